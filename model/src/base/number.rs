@@ -58,7 +58,8 @@ pub(crate) trait Number:
         numbers: [Self; N],
         constants: &[[f64; LANES]; C],
     ) -> [[Self; LANES]; R] {
-        let mut results = [[Self::of(0.0); LANES]; R];
+        // Of any numbers: clearing so many takes as long as working them out.
+        let mut results = [[numbers[0]; LANES]; R];
         for lane in 0..LANES {
             let each = formula.at(numbers, constants.map(|constants| Self::of(constants[lane])));
             results.iter_mut().zip(each).for_each(|(results, result)| results[lane] = result);

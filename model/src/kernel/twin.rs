@@ -8,7 +8,6 @@ use crate::kernel::work::Work;
 use crate::net::case::LayerCase;
 use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
-use std::borrow::Cow;
 
 impl Work<'_> {
     /// The work of the layer whose kernels this one runs; `None` where it has kernels of its own.
@@ -38,7 +37,7 @@ impl Work<'_> {
             _ => return None,
         };
         let Self { precision, mode, layout, cache, algorithm, optimizer, .. } = *self;
-        let case = Cow::Owned(case);
+        let case = case.into();
         Some(Work { case, output, phase, batch, precision, mode, layout, cache, algorithm, optimizer })
     }
 

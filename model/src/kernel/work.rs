@@ -6,12 +6,11 @@ use crate::base::units::Bytes;
 use crate::kernel::family::Family;
 use crate::kernel::key::ModelKey;
 use crate::kernel::setting::{Algorithm, Cache, Layout};
-use crate::net::case::LayerCase;
+use crate::net::case::{AnyCase, LayerCase};
 use crate::net::cost::{LayerCost, Site};
 use crate::net::layer::{Layer, LayerOp, Optimizer, ShapeError, update_cost};
 use crate::net::network::ShapedLayer;
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 
 /// A layer at its shapes, in a phase, over a batch, in a precision, run in one way. Built valid by [`Work::usual`] and
 /// [`Work::of`]; what follows from the shapes is never stored.
@@ -19,7 +18,7 @@ use std::borrow::Cow;
 #[serde(try_from = "Written", into = "Written")]
 pub struct Work<'a> {
     /// The layer with its input shapes, without the batch.
-    pub case: Cow<'a, LayerCase>,
+    pub case: AnyCase<'a>,
     /// Output shape, without the batch.
     pub output: Shape,
     /// Which kernel of the layer: forward, gradient of the data, gradient of the weights, or update.
@@ -49,7 +48,7 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When the layer does not take its inputs.
     pub fn usual(
-        case: impl Into<Cow<'a, LayerCase>>,
+        case: impl Into<AnyCase<'a>>,
         phase: Phase,
         batch: u64,
         precision: Precision,
@@ -62,17 +61,10 @@ impl<'a> Work<'a> {
 
     /// A layer of a network, as frameworks run it.
     pub fn of(layer: &'a ShapedLayer, phase: Phase, batch: u64, precision: Precision, mode: Mode) -> Self {
-        Self::checked(Cow::Borrowed(&layer.case), layer.output, phase, batch, precision, mode)
+        Self::checked(AnyCase::Lent(&layer.case), layer.output, phase, batch, precision, mode)
     }
 
-    fn checked(
-        case: Cow<'a, LayerCase>,
-        output: Shape,
-        phase: Phase,
-        batch: u64,
-        precision: Precision,
-        mode: Mode,
-    ) -> Self {
+    fn checked(case: AnyCase<'a>, output: Shape, phase: Phase, batch: u64, precision: Precision, mode: Mode) -> Self {
         Self {
             case,
             output,
@@ -89,7 +81,7 @@ impl<'a> Work<'a> {
 
     /// The same, of no network.
     pub fn into_owned(self) -> Trial {
-        Work { case: Cow::Owned(self.case.into_owned()), ..self }
+        Work { case: self.case.into_owned().into(), ..self }
     }
 
     /// The layer.

@@ -43,6 +43,7 @@ impl Line {
         ((line.at(middle) - between).abs() <= STRAIGHT * between.abs()).then_some(line)
     }
 
+    #[inline(always)]
     fn at<V: Number>(self, batch: V) -> V {
         (batch - 1.0) * self.each + self.at_one
     }
@@ -134,7 +135,10 @@ impl Lines {
 }
 
 fn amounts(lines: &Amounts<Line>, batch: Lanes) -> Amounts<Lanes> {
-    lines.with(lines, |line, _| line.at(batch))
+    Lanes::by_widest(
+        #[inline(always)]
+        || lines.with(lines, |line, _| line.at(batch)),
+    )
 }
 
 /// The engines that a library chooses for a kernel over the batch.
@@ -348,9 +352,9 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         let reference = over.reference(self.loads.over().roofline.narrow, model.exponent, model.floor);
         if let Some(stated) = self.found.stated {
             let log = Lanes::of(stated.log);
-            return Expected { reference, log, inside: self.is_inside(lines, &over, batch, reference, room) };
+            return Expected { reference, log, inside: self.is_inside(lines, &over, batch, reference, engines, room) };
         }
-        let inside = self.is_inside(lines, &over, batch, reference, room);
+        let inside = self.is_inside(lines, &over, batch, reference, engines, room);
         let mut log = self.polynomial.at(&room.values.0, &mut room.held);
         for (log, &inside) in log.0.iter_mut().zip(&inside) {
             let (low, high) = if inside { model.ratio_range } else { model.ordinary_range };
@@ -360,6 +364,16 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         Expected { reference, log: log + by_engine + self.found.correction, inside }
     }
 
+    /// The variables that batches change of those that are read where these engines run.
+    fn wanted(&self, engines: &[Option<usize>; LANES]) -> Wanted {
+        let own = self.found.model.reads_by(None);
+        let known = self
+            .engines
+            .iter()
+            .flat_map(|known| engines.iter().flatten().filter_map(|engine| known.known(*engine, self.found.model)));
+        known.fold(own, |reads, narrowed| reads.or(narrowed.terms.reads())).and(self.changing)
+    }
+
     /// Fills the room with the variables, and says in which batches they lie within what was fitted.
     fn is_inside(
         &self,
@@ -367,12 +381,14 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         over: &Amounts<Lanes>,
         batch: Lanes,
         reference: Lanes,
+        engines: &[Option<usize>; LANES],
         room: &mut Room,
     ) -> [bool; LANES] {
         let model = self.found.model;
         let described = lines.described.as_ref().map(|described| amounts(described, batch));
         let described = described.as_ref().unwrap_or(over);
-        self.loads.described().fill(described, (model.floor, self.library), self.changing, &mut room.values.0);
+        let which = self.wanted(engines);
+        self.loads.described().fill(described, (model.floor, self.library), which, &mut room.values.0);
         let mut inside = reference.0.map(|reference| self.inside && reference >= model.shortest.get());
         for range in &self.domain {
             for (inside, value) in inside.iter_mut().zip(room.values.0[range.variable].0) {

@@ -287,6 +287,29 @@ const FIRST_SIGN: u8 = b'A';
 /// Splits of a line of the text.
 const PER_LINE: usize = 24;
 
+/// The highest count for which something that falls as counts rise is not negative, with the sizes there; it is at `small`, and
+/// is not at `large`. Mostly it falls in proportion, so that a first guess or two tell.
+fn last_small(
+    mut small: (u64, Sizes),
+    mut large: (u64, Sizes),
+    of: impl Fn(&Sizes) -> f64,
+    mut sizes: impl FnMut(u64) -> Option<Sizes>,
+) -> Option<(u64, Sizes)> {
+    const GUESSES: usize = 4;
+    for step in 0.. {
+        let width = large.0 - small.0;
+        if width <= 1 {
+            break;
+        }
+        let (left, over) = (of(&small.1), of(&large.1));
+        let part = if step < GUESSES { left / (left - over) } else { 0.5 };
+        let middle = small.0 + ((width as f64 * part) as u64).clamp(1, width - 1);
+        let found = (middle, sizes(middle)?);
+        if of(&found.1) >= 0.0 { small = found } else { large = found }
+    }
+    Some(small)
+}
+
 impl Tree {
     /// From nodes in the order of descent.
     ///
@@ -362,30 +385,34 @@ impl Tree {
         mut sizes: impl FnMut(u64) -> Option<Sizes>,
     ) -> Vec<(u64, u16)> {
         let mut list: Vec<(u64, u16)> = Vec::new();
-        let (Some(first), Some(last)) = (sizes(least), sizes(most)) else { return list };
         // Branches that counts from one to another lead to, those of small counts on top.
-        let mut waiting = vec![(0, (least, first), (most, last))];
-        while let Some((at, low, high)) = waiting.pop() {
-            match self.node(at) {
-                (Node::Engine(engine), _) => match list.last_mut() {
-                    Some(before) if before.1 == engine => before.0 = high.0,
-                    _ => list.push((high.0, engine)),
-                },
-                (Node::Split { size, at, other }, next) => {
-                    let is_small = |sizes: &Sizes| sizes[usize::from(size)] <= at;
-                    if is_small(&high.1) {
-                        waiting.push((next, low, high));
-                    } else if !is_small(&low.1) {
-                        waiting.push((self.other(other, next), low, high));
-                    } else {
-                        let (mut small, mut large) = (low, high);
-                        while large.0 - small.0 > 1 {
-                            let middle = small.0 + (large.0 - small.0) / 2;
-                            let Some(found) = sizes(middle) else { return Vec::new() };
-                            if is_small(&found) { small = (middle, found) } else { large = (middle, found) }
+        let mut waiting = vec![(0, least, most)];
+        while let Some((mut at, low, mut high)) = waiting.pop() {
+            let (Some(first), Some(mut last)) = (sizes(low), sizes(high)) else { return Vec::new() };
+            loop {
+                match self.node(at) {
+                    (Node::Engine(engine), _) => {
+                        match list.last_mut() {
+                            Some(before) if before.1 == engine => before.0 = high,
+                            _ => list.push((high, engine)),
                         }
-                        waiting.push((self.other(other, next), large, high));
-                        waiting.push((next, low, small));
+                        break;
+                    }
+                    (Node::Split { size, at: most, other }, next) => {
+                        let size = usize::from(size);
+                        at = if last[size] <= most {
+                            next
+                        } else if first[size] > most {
+                            self.other(other, next)
+                        } else {
+                            let Some(split) = last_small((low, first), (high, last), |s| most - s[size], &mut sizes)
+                            else {
+                                return Vec::new();
+                            };
+                            waiting.push((self.other(other, next), split.0 + 1, high));
+                            (high, last) = split;
+                            next
+                        };
                     }
                 }
             }

@@ -5,7 +5,7 @@ use crate::base::shape::Shape;
 use crate::net::cost::{LayerCost, Site};
 use crate::net::layer::{Layer, LayerOp, ShapeError};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
+use std::ops::Deref;
 
 /// Sizes of products in fp8 are multiples of this (cuBLASLt, `torch._scaled_mm`).
 const FP8_ALIGNMENT: u64 = 16;
@@ -23,15 +23,52 @@ pub struct LayerCase {
     pub layer: Layer,
 }
 
-impl From<LayerCase> for Cow<'_, LayerCase> {
-    fn from(case: LayerCase) -> Self {
-        Cow::Owned(case)
+/// A layer case that a network holds, or one's own. Unlike a `Cow` no larger than what it points to the case by, since work is
+/// handed on from step to step.
+#[derive(Clone, Debug)]
+pub enum AnyCase<'a> {
+    /// A network's.
+    Lent(&'a LayerCase),
+    /// Of no network.
+    Own(Box<LayerCase>),
+}
+
+impl AnyCase<'_> {
+    /// As one's own.
+    pub fn into_owned(self) -> LayerCase {
+        match self {
+            Self::Lent(case) => case.clone(),
+            Self::Own(case) => *case,
+        }
     }
 }
 
-impl<'a> From<&'a LayerCase> for Cow<'a, LayerCase> {
+impl Deref for AnyCase<'_> {
+    type Target = LayerCase;
+
+    fn deref(&self) -> &LayerCase {
+        match self {
+            Self::Lent(case) => case,
+            Self::Own(case) => case,
+        }
+    }
+}
+
+impl PartialEq for AnyCase<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl From<LayerCase> for AnyCase<'_> {
+    fn from(case: LayerCase) -> Self {
+        Self::Own(Box::new(case))
+    }
+}
+
+impl<'a> From<&'a LayerCase> for AnyCase<'a> {
     fn from(case: &'a LayerCase) -> Self {
-        Cow::Borrowed(case)
+        Self::Lent(case)
     }
 }
 

@@ -83,7 +83,7 @@ pub(crate) struct Polynomial {
 
 /// Values of variables by their places: any place that a byte can be.
 pub(crate) type Values<V> = [V; 256];
-const _: () = assert!(MAX_VARIABLES <= 256);
+const _: () = assert!(MAX_VARIABLES < 256);
 
 /// Sums of a few terms each, which do not wait for each other.
 #[inline(always)]
@@ -103,7 +103,7 @@ impl Polynomial {
     pub fn new(intercept: f64, list: &[Term]) -> Self {
         let coefficient = |term: &Term| term.coefficient / term.scale;
         let constant = intercept - list.iter().map(|term| coefficient(term) * term.mean).sum::<f64>();
-        let mut terms = Terms::new(constant);
+        let mut terms = Terms::new(constant, list.len());
         for term in list {
             let factors = term.factors.iter();
             let variables = factors.flat_map(|f| std::iter::repeat_n(f.variable, usize::from(f.power)));
@@ -221,9 +221,14 @@ impl Bounded {
 
     /// Of a family's variables; `held`: room for those that it is of.
     pub fn at<V: Number>(&self, values: &[V; MAX_VARIABLES], held: &mut Values<V>) -> V {
-        for (held, range) in held.iter_mut().zip(&self.variables) {
-            *held = values[range.variable].between(range.low, range.high);
-        }
+        V::by_widest(
+            #[inline(always)]
+            || {
+                for (held, range) in held.iter_mut().zip(&self.variables) {
+                    *held = values[range.variable].between(range.low, range.high);
+                }
+            },
+        );
         self.polynomial.at(held)
     }
 
@@ -235,13 +240,14 @@ impl Bounded {
     /// The same where all variables but some keep their values: what these make of a term goes into its coefficient, and terms
     /// that are alike then are one.
     pub fn where_only(&self, changing: Wanted, values: &[f64]) -> Self {
-        let range = |place: u8| self.variables[usize::from(place)];
-        let left = |place: u8| changing.has(range(place).variable);
-        let value = |place: u8| values[range(place).variable].between(range(place).low, range(place).high);
-        let mut terms = Terms::new(self.polynomial.constant);
+        let left = self.variables.iter().map(|range| changing.has(range.variable));
+        let held = self.variables.iter().map(|range| values[range.variable].between(range.low, range.high));
+        // Of each variable what it makes of a term, and whether the term still asks for it.
+        let each: Vec<(f64, bool)> = held.zip(left).map(|(held, left)| (if left { 1.0 } else { held }, left)).collect();
+        let mut terms = Terms::new(self.polynomial.constant, self.polynomial.terms().count());
         for (coefficient, places) in self.polynomial.terms() {
-            let kept: f64 = places.iter().filter(|p| !left(**p)).map(|p| value(*p)).product();
-            terms.push(coefficient * kept, places.iter().filter(|p| left(**p)).map(|p| usize::from(*p)));
+            let kept: f64 = places.iter().map(|p| each[usize::from(*p)].0).product();
+            terms.push(coefficient * kept, places.iter().map(|p| usize::from(*p)).filter(|p| each[*p].1));
         }
         Self::of(terms.grouped(), |place| self.variables[place], self.reads)
     }
@@ -250,41 +256,59 @@ impl Bounded {
 /// A sum of products of variables.
 pub(crate) struct Terms {
     constant: f64,
-    /// Coefficients, and where each one's variables begin and end.
-    list: Vec<(f64, usize, usize)>,
-    variables: Vec<u8>,
+    list: Vec<(Factors, f64)>,
+    /// Of more variables than [`Factors`] has room for.
+    longer: Vec<(f64, Vec<u8>)>,
 }
 
+/// What a product is of, as one number: its variables rising, each one more than its place, in the bytes from the highest on.
+type Factors = u64;
+
 impl Terms {
-    pub fn new(constant: f64) -> Self {
-        Self { constant, list: Vec::new(), variables: Vec::new() }
+    /// With room for so many products.
+    pub fn new(constant: f64, products: usize) -> Self {
+        Self { constant, list: Vec::with_capacity(products), longer: Vec::new() }
     }
 
     /// Adds a product; one of no variable is a constant.
     pub fn push(&mut self, coefficient: f64, variables: impl IntoIterator<Item = usize>) {
-        let begin = self.variables.len();
-        self.variables.extend(variables.into_iter().map(|variable| variable as u8));
-        self.variables[begin..].sort_unstable();
-        match self.variables.len() {
-            end if end == begin => self.constant += coefficient,
-            end => self.list.push((coefficient, begin, end)),
+        let (mut bytes, mut more, mut count) = ([0; size_of::<Factors>()], Vec::new(), 0);
+        for variable in variables {
+            match bytes.get_mut(count) {
+                Some(byte) => *byte = variable as u8 + 1,
+                None => more.push(variable as u8),
+            }
+            count += 1;
+        }
+        match count {
+            0 => self.constant += coefficient,
+            _ if more.is_empty() => {
+                bytes[..count].sort_unstable();
+                self.list.push((Factors::from_be_bytes(bytes), coefficient));
+            }
+            _ => {
+                more.extend(bytes.map(|byte| byte - 1));
+                more.sort_unstable();
+                self.longer.push((coefficient, more));
+            }
         }
     }
 
     /// In the form that is evaluated: products that are alike are one.
     pub fn grouped(mut self) -> Polynomial {
-        let variables = &self.variables;
-        let of = |&(_, begin, end): &(f64, usize, usize)| &variables[begin..end];
-        self.list.sort_by(|a, b| of(a).cmp(of(b)));
-        let (linear, pairs, triples, higher) = Default::default();
-        let mut polynomial = Polynomial { constant: self.constant, linear, pairs, triples, higher };
-        for alike in self.list.chunk_by(|a, b| of(a) == of(b)) {
-            let coefficient = alike.iter().map(|(coefficient, ..)| coefficient).sum();
-            match *of(&alike[0]) {
-                [a] => polynomial.linear.push((coefficient, [a])),
-                [a, b] => polynomial.pairs.push((coefficient, [a, b])),
-                [a, b, c] => polynomial.triples.push((coefficient, [a, b, c])),
-                ref more => polynomial.higher.push((coefficient, more.to_vec())),
+        self.list.sort_by_key(|(factors, _)| *factors);
+        let (linear, pairs, triples) = Default::default();
+        let mut polynomial = Polynomial { constant: self.constant, linear, pairs, triples, higher: self.longer };
+        for alike in self.list.chunk_by(|(a, _), (b, _)| a == b) {
+            let coefficient = alike.iter().map(|(_, coefficient)| coefficient).sum();
+            match alike[0].0.to_be_bytes() {
+                [a, 0, ..] => polynomial.linear.push((coefficient, [a - 1])),
+                [a, b, 0, ..] => polynomial.pairs.push((coefficient, [a - 1, b - 1])),
+                [a, b, c, 0, ..] => polynomial.triples.push((coefficient, [a - 1, b - 1, c - 1])),
+                more => {
+                    let variables = more.iter().filter(|byte| **byte > 0).map(|byte| byte - 1);
+                    polynomial.higher.push((coefficient, variables.collect()));
+                }
             }
         }
         polynomial

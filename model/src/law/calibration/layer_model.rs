@@ -178,7 +178,7 @@ impl Ellipsoid {
     pub(crate) fn distance(&self) -> Polynomial {
         let d = self.variables.len();
         let weight = |i: usize, j: usize| self.inverse[i * d + j] / (self.scale[i] * self.scale[j]);
-        let mut terms = Terms::new(0.0);
+        let mut terms = Terms::new(0.0, 3 * d * d);
         for (i, j) in (0..d).flat_map(|i| (0..d).map(move |j| (i, j))) {
             let (weight, at) = (weight(i, j), |i: usize| self.variables[i]);
             terms.push(weight * self.mean[i] * self.mean[j], []);
@@ -385,9 +385,21 @@ impl LayerModel {
         Ratio { log: log + by_engine, in_domain }
     }
 
-    /// Sizes that lie outside of what was fitted.
-    pub(crate) fn away(&self, variables: &Variables) -> Wanted {
-        self.domain.iter().filter(|r| r.outside(variables) > EDGE).map(|r| r.variable).collect()
+    /// The size that lies farthest above what was fitted, and how far, 0 where none does; `None` where one lies outside, on
+    /// either side, that is not among those `moving`.
+    pub(crate) fn farthest_above(&self, variables: &Variables, moving: Wanted) -> Option<(usize, f64)> {
+        let mut farthest = (0, 0.0);
+        for range in &self.domain {
+            let value = variables.values[range.variable];
+            let (below, above) = (range.low - value - EDGE, value - range.high - EDGE);
+            if below.max(above) > 0.0 && !moving.has(range.variable) {
+                return None;
+            }
+            if above > farthest.1 {
+                farthest = (range.variable, above);
+            }
+        }
+        Some(farthest)
     }
 
     /// Whether one of some sizes lies outside of what was fitted and no nearer to it than that of other variables.

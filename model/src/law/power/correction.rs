@@ -56,12 +56,11 @@ impl Correction {
         self.factor_of(traits)
     }
 
+    #[inline(always)]
     pub(super) fn factor_of<V: Number>(&self, traits: &[V; TRAITS.len()]) -> V {
-        let inside = |at: usize| match self.clamp.get(at) {
-            Some(&(low, high)) => traits[at].between(low, high),
-            None => traits[at],
-        };
-        self.terms.iter().fold(V::of(self.intercept), |sum, &(at, c)| sum + inside(at) * c).exp()
+        let mut inside = *traits;
+        inside.iter_mut().zip(&self.clamp).for_each(|(value, &(low, high))| *value = value.between(low, high));
+        self.terms.iter().fold(V::of(self.intercept), |sum, &(at, c)| sum + inside[at] * c).exp()
     }
 }
 
@@ -71,6 +70,7 @@ pub fn traits(load: &Load<'_>, activities: &Activities, time: Seconds) -> Traits
 }
 
 /// The same where so much is to be done, which occupies multiprocessors so far, in so many seconds.
+#[inline(always)]
 pub(super) fn traits_of<V: Number>(load: &Load<'_>, amounts: &Amounts<V>, occupied: V, time: V) -> [V; TRAITS.len()] {
     let least = V::of(LEAST);
     let bytes = amounts.bytes.max(V::of(1.0));

@@ -79,12 +79,24 @@ pub fn activities(load: &Load<'_>, floor: Seconds, time: Seconds) -> Activities 
 
 /// The same where so much is to be done in so many seconds.
 fn activities_of<V: Number>(load: &Load<'_>, amounts: &Amounts<V>, floor: Seconds, time: V) -> [V; COUNT] {
+    activities_where(load.occupancy_of(amounts), load, amounts, floor, time)
+}
+
+/// The same of what fills such a share of the multiprocessors.
+#[inline(always)]
+fn activities_where<V: Number>(
+    occupancy: V,
+    load: &Load<'_>,
+    amounts: &Amounts<V>,
+    floor: Seconds,
+    time: V,
+) -> [V; COUNT] {
     let none = V::of(0.0);
     let share = |part: V, most: f64| time.at_most(none, none, (part / time).between(0.0, most));
     let stalls = load.roofline.stalls;
     let busy = V::of(1.0) - share(V::of((floor + stalls).get()), 1.0);
     // What a kernel takes beyond its traffic and arithmetic is spent on the multiprocessors that it fills.
-    let occupied = busy * load.occupancy_of(amounts);
+    let occupied = busy * occupancy;
     let traffic = amounts.memory + (amounts.second - stalls.get());
     let (compute, memory) = (share(amounts.compute, 1.0), share(traffic, MOST_MEMORY));
     let mut list = [none; COUNT];
@@ -106,6 +118,7 @@ pub fn over(activities: Activities, bandwidth: BytesPerSecond, reference: BytesP
     with_bandwidth(activities, bandwidth, reference)
 }
 
+#[inline(always)]
 fn with_bandwidth<V: Number>(
     activities: [V; COUNT],
     bandwidth: BytesPerSecond,
@@ -241,6 +254,7 @@ pub fn drives(coefficients: &Activities, activities: &Activities) -> Drives {
     Drives(parts(coefficients, activities))
 }
 
+#[inline(always)]
 fn parts<V: Number>(coefficients: &Activities, activities: &[V; COUNT]) -> [V; 3] {
     let mut parts = [V::of(0.0); 3];
     for ((&c, &a), drive) in coefficients.iter().zip(activities).zip(DRIVES) {
@@ -268,15 +282,23 @@ impl PowerModel {
         amounts: &Amounts<V>,
         (floor, time): (Seconds, V),
     ) -> [V; 3] {
-        let activities = activities_of(load, amounts, floor, time);
-        let activities = match self.bandwidth {
-            Some(reference) => with_bandwidth(activities, load.gpu.bandwidth.value, reference),
-            None => activities,
-        };
-        let parts = parts(&self.coefficients, &activities);
-        let Some(correction) = &self.correction else { return parts };
-        let factor = correction.factor_of(&correction::traits_of(load, amounts, activities[0], time));
-        parts.map(|part| part * factor)
+        let occupied = load.occupancy_of(amounts);
+        V::by_widest(
+            #[inline(always)]
+            || {
+                let activities = activities_where(occupied, load, amounts, floor, time);
+                let activities = match self.bandwidth {
+                    Some(reference) => with_bandwidth(activities, load.gpu.bandwidth.value, reference),
+                    None => activities,
+                };
+                let mut parts = parts(&self.coefficients, &activities);
+                if let Some(correction) = &self.correction {
+                    let factor = correction.factor_of(&correction::traits_of(load, amounts, activities[0], time));
+                    parts.iter_mut().for_each(|part| *part = *part * factor);
+                }
+                parts
+            },
+        )
     }
 
     /// The same without the correction.

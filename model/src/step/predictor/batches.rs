@@ -219,8 +219,10 @@ impl<'a> StepOverBatches<'a> {
                 for (lane, (timed, &batch)) in
                     taken.timed.iter_mut().zip(batches).enumerate().filter(|(_, (t, _))| !t.in_domain)
                 {
-                    let of_lane = || here.get_or_insert_with(|| over.bounding(&lanes, room))[lane];
-                    timed.value = bounds.as_for_fewer_samples(timed.value, batch, fewer, of_lane);
+                    let (here, room) = (&mut here, &mut *room);
+                    timed.value = bounds.as_for_fewer_samples(timed.value, batch, fewer, move || {
+                        &here.get_or_insert_with(|| over.bounding(&lanes, room))[lane]
+                    });
                 }
             }
         }

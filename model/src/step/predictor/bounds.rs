@@ -5,7 +5,6 @@ use crate::base::units::Seconds;
 use crate::kernel::features::{Variables, Wanted};
 use crate::kernel::load::Load;
 use crate::kernel::work::Work;
-use crate::law::calibration::EDGE;
 use crate::law::carry::Carry;
 use crate::law::lookup::Found;
 use crate::law::time::{Expected, Loads, MORE, Timed};
@@ -28,7 +27,7 @@ impl<'m> Bounds<'_, 'm> {
     pub(super) fn outside(&self, own: Seconds, mut loads: Loads<'_>, here: &Variables) -> Seconds {
         let batch = loads.board.work.batch;
         let own = self.as_for_more_samples(own, batch, &mut loads);
-        self.as_for_fewer_samples(own, batch, &mut self.of_fewer(loads), || *here)
+        self.as_for_fewer_samples(own, batch, &mut self.of_fewer(loads), || here)
     }
 
     /// A kernel of any number of samples, as its model sees it.
@@ -86,23 +85,23 @@ impl<'m> Bounds<'_, 'm> {
     /// Nor may it fall where what was measured ends: a kernel that is larger takes no less than the same one of the most samples
     /// that lie within, as long as the library is expected to run both by one engine. `kernel`: it, of any number of samples;
     /// `here`: its variables of `batch` samples, those of [`LayerModel::bounding`](crate::law::calibration::LayerModel) at least.
-    pub(super) fn as_for_fewer_samples(
+    pub(super) fn as_for_fewer_samples<'h>(
         &self,
         own: Seconds,
         batch: u64,
         kernel: &mut FewerSamples<'_, 'm>,
-        here: impl FnOnce() -> Variables,
+        here: impl FnOnce() -> &'h Variables,
     ) -> Seconds {
         let model = self.found.model;
         let Some(longest) = self.found.longest() else { return own };
         let known = if is_quick() { kernel.known(batch, (own, longest), self) } else { None };
         let edge = known.unwrap_or_else(|| {
-            let compared = Compared { bounds: self, own, longest, here: &here() };
+            let compared = Compared { bounds: self, own, longest, here: here() };
             let foreseen = if is_quick() { kernel.foreseen(batch, &compared) } else { None };
             foreseen.unwrap_or_else(|| {
                 let edge = at_the_edge(batch, |batch| kernel.compared(batch, &compared));
                 if let Some(samples) = edge {
-                    let at = kernel.at(samples, self);
+                    let at = kernel.at(samples, self, &mut Variables::default());
                     kernel.found(Edge { samples, fewest: samples, at });
                 }
                 edge
@@ -152,6 +151,9 @@ pub(super) struct FewerSamples<'w, 'm> {
     passed: Vec<Option<Seconds>>,
 }
 
+/// What rounding leaves of a size, generously.
+const ROUNDING: f64 = 1e-10;
+
 /// Of so many more samples than lie within what was asked is kept.
 const MOST_PASSED: usize = 1024;
 
@@ -173,12 +175,12 @@ struct AtEdge<'m> {
 }
 
 impl<'m> FewerSamples<'_, 'm> {
-    /// It of so many samples; `None` where nothing runs there.
-    fn at(&mut self, samples: u64, bounds: &Bounds<'_, 'm>) -> Option<AtEdge<'m>> {
+    /// It of so many samples, with its variables; `None` where nothing runs there.
+    fn at(&mut self, samples: u64, bounds: &Bounds<'_, 'm>, variables: &mut Variables) -> Option<AtEdge<'m>> {
         let Bounds { found, setup } = bounds;
         self.loads.alone_over(samples).then(|| {
             let foreseen = found.model.foreseen(&self.loads.board.work, setup.calibration);
-            let expected = found.expects_of(&self.loads, foreseen.terms, setup.library, &mut Variables::default());
+            let expected = found.expects_of(&self.loads, foreseen.terms, setup.library, variables);
             AtEdge { engine: foreseen.engine, time: expected.time(), within: expected.in_domain }
         })
     }
@@ -256,18 +258,22 @@ impl<'m> FewerSamples<'_, 'm> {
     fn foreseen(&mut self, batch: u64, compared: &Compared<'_, 'm>) -> Option<Option<u64>> {
         let (bounds, here) = (compared.bounds, compared.here);
         let model = bounds.found.model;
-        if !model.away(here).without(self.moving).is_empty() {
+        let Some((farthest, beyond)) = model.farthest_above(here, self.moving) else {
             self.is_away = true;
             return Some(None);
-        }
+        };
         if self.edge.is_none() && self.follows_samples() {
-            let beyond = model.domain.iter().map(|r| here.values[r.variable] - r.high - EDGE).fold(0.0, f64::max);
             let samples = (batch as f64 * (-beyond).exp()) as u64;
             if beyond <= 0.0 || samples == 0 {
                 return None;
             }
-            let at = self.at(samples, bounds).filter(|at| at.within)?;
-            if samples + 1 < batch && self.is_within(samples + 1, compared) {
+            let mut there = Variables::default();
+            let at = self.at(samples, bounds, &mut there).filter(|at| at.within)?;
+            let lies = |from: u64, to: u64| (to as f64 / from as f64).ln();
+            // What goes with the samples is known of one more as well.
+            let follows = here.values[farthest] - there.values[farthest] - lies(samples, batch);
+            let leaves = follows.abs() < ROUNDING && beyond - lies(samples + 1, batch) > 2.0 * ROUNDING;
+            if samples + 1 < batch && !leaves && self.is_within(samples + 1, compared) {
                 return None;
             }
             self.found(Edge { samples, fewest: samples, at: Some(at) });

@@ -330,6 +330,7 @@ pub(super) struct Plan<'w, 'm> {
     /// That of depthwise convolutions with one result of every channel, where the kernel's model is of another chip's several.
     one_result: Option<Found<'m>>,
     kind: &'static str,
+    class: ModelKey,
     phase: Phase,
     layout: Layout,
     algorithm: Option<Algorithm>,
@@ -345,15 +346,19 @@ pub(super) fn plan<'w, 'm>(
     setup: &Setup<'m>,
     models: &mut Models<'m>,
 ) -> Result<Plan<'w, 'm>, PredictError> {
-    let own = Work { precision, ..Work::of(layer, phase, network.batch(), network.precision(), setup.mode) };
+    let mut own = Work { precision, ..Work::of(layer, phase, network.batch(), network.precision(), setup.mode) };
     let computed = setup.gpu.computes_in(precision).unwrap_or(precision);
     // Halves that are read into fp32 arithmetic run through fp32's kernels, in their order of dimensions.
-    let own = if computed == precision { own } else { Work { layout: Layout::usual(computed), ..own } };
+    if computed != precision {
+        own.layout = Layout::usual(computed);
+    }
     // In 16 bits a framework copies such maps into the usual order, in 32 bits the library convolves them as they are: a
     // framework's own kernels take the usual order alone.
     let convolves = matches!(layer.case.layer, Layer::Conv2d(_)) && !own.precision.channels_last();
     let usual = !(layer.strays && convolves && setup.framework.maps.is_some());
-    let own = if usual { own } else { Work { layout: Layout::Nhwc, ..own } };
+    if !usual {
+        own.layout = Layout::Nhwc;
+    }
     let (kind, layout, approximate) = (layer.case.layer.kind(), own.layout, own.is_approximated());
     let (apart, twin) = (own.apart(), own.twin());
     let is_twin = twin.is_some();
@@ -389,7 +394,7 @@ pub(super) fn plan<'w, 'm>(
         let depthwise = ModelKey::Conv(ConvClass::Depthwise);
         models.find((depthwise, run_phase, computed, usual), || named(depthwise).or_else(|| look_up(depthwise)))
     });
-    Ok(Plan { work, found, one_result: one_result.flatten(), kind, phase, layout, algorithm, host })
+    Ok(Plan { work, found, one_result: one_result.flatten(), kind, class: key, phase, layout, algorithm, host })
 }
 
 impl<'m> Plan<'_, 'm> {
@@ -450,7 +455,7 @@ impl<'m> Plan<'_, 'm> {
             arithmetic: on.arithmetic,
             floor: found.model.floor + on.stalls,
             error: found.error(in_domain, setup.all_chips.siblings(found.tier)),
-            class: self.work.key(),
+            class: self.class,
             drives: drives.times(on.activity),
             tier: found.tier,
             algorithm: self.algorithm,

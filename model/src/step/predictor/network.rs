@@ -111,10 +111,7 @@ impl<'a> Step<'a> {
                     continue;
                 }
                 if let Some(same) = same {
-                    kernels.extend_from_within(same..=same);
-                    if let Some(repeated) = kernels.last_mut() {
-                        (repeated.name, repeated.repeats) = (&layer.name, Some(same));
-                    }
+                    kernels.push(Kernel { name: &layer.name, repeats: Some(same), ..kernels[same] });
                     continue;
                 }
                 let at = (&layer.name, layer);

@@ -8,7 +8,7 @@ use super::summary::Order;
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, traffic_share};
 use crate::law::power::{OverClock, waiting};
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 
 /// How long power is averaged before the limit acts on it: on an H200 the clock falls 20 to 40 ms after a heavy layer
 /// begins (MODELLING.md).
@@ -130,34 +130,27 @@ impl Step<'_> {
             return self.settled_by_exponent(kernels, limits, allowed);
         };
         let most = allowed.get() * (1.0 + ROUNDING);
+        let (mut following, mut held) = (Spent::default(), Vec::new());
+        for (kernel, count) in kernels {
+            let own = Spent::of(kernel, count, limits.memory);
+            if kernel.fastest >= limits.ceiling {
+                following += own;
+            } else {
+                held.push((kernel.fastest, own, own.excess(&over, kernel.fastest, most).0 / kernel.fastest));
+            }
+        }
         // Energy above what is allowed for the time, times the clock: a polynomial between the kernels' fastest clocks.
         let excess = |core: f64| {
-            let at = over.at(core);
-            let (mut excess, mut slope) = (0.0, 0.0);
-            for (kernel, count) in kernels.clone() {
-                let time = kernel.time.value.get() * count;
-                let share = traffic_share(kernel.memory, kernel.time.value, 1.0);
-                // t = by_core / clock + by_memory
-                let (by_core, by_memory) = (time * (1.0 - share) * kernel.reference, time * share / limits.memory);
-                let [clock, arithmetic, traffic] = kernel.drives.parts();
-                if core > kernel.fastest {
-                    let (at, fastest) = (over.at(kernel.fastest), kernel.fastest);
-                    let taken = by_core / fastest + by_memory;
-                    let drawn = at.squared * (clock * fastest * taken + arithmetic * time) + traffic * time;
-                    let constant = (at.waiting - most) * taken + over.range * drawn;
-                    excess += constant * core;
-                    slope += constant;
+            let (mut following, mut staying) = (following, 0.0);
+            for (fastest, own, constant) in &held {
+                if core > *fastest {
+                    staying += *constant;
                 } else {
-                    let taken = by_core + by_memory * core;
-                    let moving = clock * taken + arithmetic * time;
-                    let drawn = at.squared * moving + traffic * time;
-                    excess += (at.waiting - most) * taken + over.range * drawn * core;
-                    let rising = at.squared_slope * moving + at.squared * clock * by_memory;
-                    slope += at.waiting_slope * taken + (at.waiting - most) * by_memory;
-                    slope += over.range * (drawn + rising * core);
+                    following += *own;
                 }
             }
-            (excess, slope)
+            let (excess, slope) = following.excess(&over, core, most);
+            (excess + staying * core, slope + staying)
         };
         highest_by_slope(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
     }
@@ -180,6 +173,50 @@ impl Step<'_> {
             energy / time / allowed - 1.0 - ROUNDING
         };
         highest(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
+    }
+}
+
+/// What kernels that follow the core clock take and spend, added up: by_core / clock + by_memory, and above waiting, as shares of
+/// the range of power, V^2 (by_voltage + rising clock) + traffic.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    by_core: f64,
+    by_memory: f64,
+    by_voltage: f64,
+    rising: f64,
+    traffic: f64,
+}
+
+impl Spent {
+    /// So many of a kernel, at a relative memory clock.
+    fn of(kernel: &Kernel<'_>, count: f64, memory: f64) -> Self {
+        let time = kernel.time.value.get() * count;
+        let share = traffic_share(kernel.memory, kernel.time.value, 1.0);
+        let (by_core, by_memory) = (time * (1.0 - share) * kernel.reference, time * share / memory);
+        let [clock, arithmetic, traffic] = kernel.drives.parts();
+        let (by_voltage, rising) = (clock * by_core + arithmetic * time, clock * by_memory);
+        Self { by_core, by_memory, by_voltage, rising, traffic: traffic * time }
+    }
+
+    /// Energy above so much power for their time, times the clock, and what it changes by per clock.
+    fn excess(&self, over: &OverClock, core: f64, most: f64) -> (f64, f64) {
+        let at = over.at(core);
+        let taken = self.by_core + self.by_memory * core;
+        let moving = self.by_voltage + self.rising * core;
+        let drawn = at.squared * moving + self.traffic;
+        let rising = at.squared_slope * moving + at.squared * self.rising;
+        let slope = at.waiting_slope * taken + (at.waiting - most) * self.by_memory;
+        ((at.waiting - most) * taken + over.range * drawn * core, slope + over.range * (drawn + rising * core))
+    }
+}
+
+impl AddAssign for Spent {
+    fn add_assign(&mut self, other: Self) {
+        self.by_core += other.by_core;
+        self.by_memory += other.by_memory;
+        self.by_voltage += other.by_voltage;
+        self.rising += other.rising;
+        self.traffic += other.traffic;
     }
 }
 

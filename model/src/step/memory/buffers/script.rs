@@ -1,7 +1,7 @@
 //! The buffers of a step of one sample, over more: with as many samples each is as many times as large, and taken and given back
 //! at the same time.
 
-use super::{Pool, rounded};
+use super::{ALIGNMENT, Pool};
 use crate::base::number::{LANES, Lanes, Number};
 
 /// What becomes of buffers, one after the other.
@@ -13,6 +13,13 @@ pub(super) enum Turn {
     Taken(u64),
     /// The one of that turn, of so many bytes, is given back.
     Given(usize, u64),
+}
+
+impl Turn {
+    fn bytes(self) -> u64 {
+        let (Self::Grown(bytes) | Self::Taken(bytes) | Self::Given(_, bytes)) = self;
+        bytes
+    }
 }
 
 /// All of them, in order.
@@ -43,44 +50,48 @@ impl Script {
         together.unwrap_or_else(|| samples.map(|samples| self.bytes(samples)))
     }
 
-    /// The same where all of them take the same buffers; `None` where they do not.
+    /// The same where all of them take the same buffers; `None` where they do not, or are too large for signed numbers, which
+    /// processors compare several at once.
     #[inline(always)]
     fn together(&self, samples: [u64; LANES]) -> Option<[u64; LANES]> {
-        let mut used = [0u64; LANES];
-        // Sizes, and which turn gave them back.
-        let mut free: Vec<[u64; LANES]> = Vec::new();
-        let grow = |used: &mut [u64; LANES], bytes: [u64; LANES]| {
-            used.iter_mut().zip(bytes).for_each(|(used, bytes)| *used = used.saturating_add(rounded(bytes)));
-        };
+        const BELOW: i64 = ALIGNMENT as i64 - 1;
+        const _: () = assert!(ALIGNMENT.is_power_of_two());
+        let largest = self.0.iter().map(|turn| turn.bytes()).max()?.checked_mul(samples.into_iter().max()?)?;
+        i64::try_from(largest.checked_add(ALIGNMENT)?.checked_mul(self.0.len() as u64)?).ok()?;
+        let samples = samples.map(|samples| samples as i64);
+        let mut used = [0; LANES];
+        // Sizes of those that were given back.
+        let mut free: Vec<[i64; LANES]> = Vec::new();
         for turn in &self.0 {
-            let (Turn::Grown(bytes) | Turn::Taken(bytes) | Turn::Given(_, bytes)) = *turn;
-            let bytes = samples.map(|samples| bytes.saturating_mul(samples));
+            let bytes = samples.map(|samples| turn.bytes() as i64 * samples);
+            let whole = bytes.map(|bytes| (bytes + BELOW) & !BELOW);
+            let mut grow = || used.iter_mut().zip(whole).for_each(|(used, whole)| *used += whole);
             match turn {
-                Turn::Grown(_) => grow(&mut used, bytes),
-                Turn::Given(..) => free.push(bytes.map(rounded)),
+                Turn::Grown(_) => grow(),
+                Turn::Given(..) => free.push(whole),
                 Turn::Taken(_) => {
-                    let fitting = free.iter().enumerate().filter(|(_, size)| size[0] >= bytes[0]);
-                    let chosen = fitting.min_by_key(|(_, size)| size[0]).map(|(i, _)| i);
-                    // As the first of them chooses, so must the others.
-                    let same = free.iter().enumerate().all(|(j, size)| {
-                        let own = chosen.map_or([u64::MAX; LANES], |chosen| free[chosen]);
-                        let is_earlier = chosen.is_some_and(|chosen| j < chosen);
-                        (0..LANES).fold(true, |same, lane| {
-                            let fits = size[lane] >= bytes[lane];
-                            let better = size[lane] < own[lane] || size[lane] == own[lane] && is_earlier;
-                            same & if Some(j) == chosen { fits } else { !(fits & better) }
-                        })
-                    });
+                    let mut chosen = None;
+                    let mut own = [i64::MAX; LANES];
+                    for (i, size) in free.iter().enumerate() {
+                        if size[0] >= bytes[0] && size[0] < own[0] {
+                            (chosen, own) = (Some(i), *size);
+                        }
+                    }
+                    // As the first of them chooses, so must the others; of two that are as large either leaves the same.
+                    let mut same = (0..LANES).fold(true, |same, lane| same & (own[lane] >= bytes[lane]));
+                    for size in &free {
+                        let better = |lane: usize| (size[lane] >= bytes[lane]) & (size[lane] < own[lane]);
+                        same &= (0..LANES).fold(true, |same, lane| same & !better(lane));
+                    }
                     if !same {
                         return None;
                     }
                     let Some(chosen) = chosen else {
-                        grow(&mut used, bytes);
+                        grow();
                         continue;
                     };
-                    let size = free.swap_remove(chosen);
-                    let rest: [u64; LANES] =
-                        std::array::from_fn(|lane| size[lane].saturating_sub(rounded(bytes[lane])));
+                    free.swap_remove(chosen);
+                    let rest: [i64; LANES] = std::array::from_fn(|lane| own[lane] - whole[lane]);
                     if rest.iter().all(|rest| *rest > 0) {
                         free.push(rest);
                     } else if rest.iter().any(|rest| *rest > 0) {
@@ -89,6 +100,6 @@ impl Script {
                 }
             }
         }
-        Some(used)
+        Some(used.map(|used| used as u64))
     }
 }
