@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Copies that turn matrices, and concatenations that read parts of results where they lie: `[maps]` of data/frameworks/pytorch.toml.
+"""Copies that turn matrices, concatenations that read parts of results where they lie, and interpolation: `[maps]` of data/frameworks/pytorch.toml.
 
 Observes only: no clock, power limit or other setting of the card is touched. Needs torch alone, and a GPU for --out.
 
   torch_copies.py --out torch_concats.csv --budget 120
   torch_copies.py --concats torch_concats.csv
   torch_copies.py --turned torch_turned.csv
+  torch_copies.py --planes torch_unusual.csv
 
 --out: a row for each way of concatenating parts, shape and precision: `time_us` the device time of one call, captured back to
 back in a CUDA graph over rotating operands. Rows are flushed as they are made.
@@ -13,6 +14,9 @@ back in a CUDA graph over rotating operands. Rows are flushed as they are made.
 --turned: the same of copies that turn matrices (`permute` and `reshape` with `copy` in a file of torch_ops.py), and by which
 lengths of rows they are best told apart: of all pairs of lengths that are as good as the best within 0.5 % (mean error of
 logarithms) the closest.
+--planes: cycles for a channel of a sample that is interpolated in 32 bits, channels first (`resize`, forward, in a file of
+torch_ops.py): from the cache, from memory, and how far off a line between them is that begins at a share of the cache and is one
+cache long (`HELD` of model/src/step/framework/kernels.rs).
 Boards are H100 and H200, 132 multiprocessors that ran at 1980 MHz; shapes below 2 million values are left out, whose
 launches decide.
 """
@@ -30,6 +34,8 @@ ALL_CYCLES_PER_US = MULTIPROCESSORS * CYCLES_PER_US
 FEWEST = 2_000_000
 # What a rotation of operands must exceed so that none is left in the cache.
 ROTATION = 200 << 20
+# The second-level cache, and shares of it at which it may begin to be too small.
+CACHE, SHARES = 50e6, (0.1, 0.2, 0.3, 0.4, 0.5)
 # Errors of logarithms that so far apart are alike.
 ALIKE = 0.005
 BATCHES = (4, 16, 64, 128)
@@ -169,21 +175,44 @@ def turned(path):
         print(f"{ends:6} {bits} bits{', rows read are multiples of 64' if even else '':34} {spread([math.exp(log) for log in logs])}")
 
 
+def planes(path):
+    rows = []
+    with open(path, newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            trial = json.loads(row["trial"])
+            if row["kind"] != "resize" or trial["phase"] != "forward" or trial["precision"] != "fp32":
+                continue
+            channels, high, wide = trial["case"]["inputs"][0]
+            places = high * wide + math.prod(trial["case"]["layer"]["output"])
+            count = channels * trial["batch"]
+            rows.append((4 * places * count / CACHE, float(row["time_us"]) * CYCLES_PER_US / count))
+    cached = statistics.median(cycles for share, cycles in rows if share <= SHARES[0])
+    beyond = statistics.median(cycles for share, cycles in rows if share >= 1 + SHARES[-1])
+    print(f"{len(rows)} shapes: {cached:.0f} cycles from the cache, {beyond:.0f} from memory")
+    for begin in SHARES:
+        foreseen = [cached + (beyond - cached) * min(1, max(0, share - begin)) for share, _ in rows]
+        off = statistics.mean(abs(f / cycles - 1) for f, (_, cycles) in zip(foreseen, rows))
+        print(f"  from {begin:.1f} of the cache on: {100 * off:.1f} % off in the mean")
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--out", help="measures into this file")
     arguments.add_argument("--budget", type=float, default=120, help="seconds; no shape is begun after them")
     arguments.add_argument("--concats", metavar="FILE", help="only reads such a file; needs no GPU")
+    arguments.add_argument("--planes", metavar="FILE", help="only reads such a file; needs no GPU")
     arguments.add_argument("--turned", metavar="FILE", help="only reads such a file; needs no GPU")
     args = arguments.parse_args()
-    if args.concats:
+    if args.planes:
+        planes(args.planes)
+    elif args.concats:
         concats(args.concats)
     elif args.turned:
         turned(args.turned)
     elif args.out:
         run(args)
     else:
-        arguments.error("--out, --concats or --turned")
+        arguments.error("--out, --concats, --planes or --turned")
 
 
 if __name__ == "__main__":
