@@ -5,15 +5,15 @@ Observes only: no clock, power limit or other setting of the card is touched. Ne
 
   torch_copies.py --out torch_concats.csv --budget 120
   torch_copies.py --concats torch_concats.csv
-  torch_copies.py --turned torch_turned.csv
+  torch_copies.py --turned torch_turned.csv torch_heads.csv
   torch_copies.py --planes torch_unusual.csv
 
 --out: a row for each way of concatenating parts, shape and precision: `time_us` the device time of one call, captured back to
 back in a CUDA graph over rotating operands. Rows are flushed as they are made.
 --concats: values of results per multiprocessor and cycle of each way, and of all.
---turned: the same of copies that turn matrices (`permute` and `reshape` with `copy` in a file of torch_ops.py), and by which
+--turned: the same of copies that turn matrices (`permute` and `reshape` with `copy` in files of torch_ops.py), and by which
 lengths of rows they are best told apart: of all pairs of lengths that are as good as the best within 0.5 % (mean error of
-logarithms) the closest.
+logarithms) the closest. Matrices with rows or columns of 32 values or fewer are apart.
 --planes: cycles for a channel of a sample that is interpolated in 32 bits, channels first (`resize`, forward, in a file of
 torch_ops.py): from the cache, from memory, and how far off a line between them is that begins at a share of the cache and is one
 cache long (`HELD` of model/src/step/framework/kernels.rs).
@@ -36,6 +36,8 @@ FEWEST = 2_000_000
 ROTATION = 200 << 20
 # The second-level cache, and shares of it at which it may begin to be too small.
 CACHE, SHARES = 50e6, (0.1, 0.2, 0.3, 0.4, 0.5)
+# Rows or columns of so many values make a matrix narrow (`NARROW` of kernels.rs).
+NARROW = 32
 # Errors of logarithms that so far apart are alike.
 ALIKE = 0.005
 BATCHES = (4, 16, 64, 128)
@@ -134,19 +136,29 @@ def turned_of(row):
     """Rows read, rows written, values and bits of a copy that turns a matrix."""
     trial = json.loads(row["trial"])
     layer, shape = trial["case"]["layer"], trial["case"]["inputs"][0]
-    if layer["kind"] != "permute" or len(shape) not in (2, 3):
+    if trial["phase"] != "forward":
         return None
-    written = shape[layer["order"][-1]]
+    if layer["kind"] == "permute" and len(shape) in (2, 3):
+        written = shape[layer["order"][-1]]
+    elif layer["kind"] == "reshape" and layer.get("copy"):
+        written = layer["shape"][-1]
+    else:
+        return None
     bits = 16 if trial["precision"] in ("fp16", "bf16") else 32
     return shape[-1], written, math.prod(shape) * trial["batch"], bits
 
 
-def turned(path):
-    rows = []
-    with open(path, newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if (of := turned_of(row)) and of[2] >= FEWEST and of[0] != of[1]:
-                rows.append((*of, of[2] / float(row["time_us"]) / ALL_CYCLES_PER_US))
+def turned(paths):
+    rows, narrow = [], {16: [], 32: []}
+    for path in paths:
+        with open(path, newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if (of := turned_of(row)) and of[2] >= FEWEST and of[0] != of[1]:
+                    rate = of[2] / float(row["time_us"]) / ALL_CYCLES_PER_US
+                    if min(of[:2]) <= NARROW:
+                        narrow[of[3]].append(rate)
+                    else:
+                        rows.append((*of, rate))
     found_of = []
     lengths = sorted({written for _, written, *_ in rows})
     for short in lengths:
@@ -169,6 +181,8 @@ def turned(path):
             found_of.append((error, short, long, groups))
     least = min(error for error, *_ in found_of)
     error, short, long, groups = min((f for f in found_of if f[0] < least + ALIKE), key=lambda found: found[2] / found[1])
+    for bits, rates in narrow.items():
+        print(f"narrow {bits} bits {spread(rates)}" if rates else f"narrow {bits} bits: none")
     print(f"{len(rows)} copies; rows of the result up to {short} are short, from {long} on long: {100 * error:.1f} % off in the mean, "
           f"{100 * least:.1f} % at best")
     for (ends, bits, even), logs in sorted(groups.items()):
@@ -201,7 +215,7 @@ def main():
     arguments.add_argument("--budget", type=float, default=120, help="seconds; no shape is begun after them")
     arguments.add_argument("--concats", metavar="FILE", help="only reads such a file; needs no GPU")
     arguments.add_argument("--planes", metavar="FILE", help="only reads such a file; needs no GPU")
-    arguments.add_argument("--turned", metavar="FILE", help="only reads such a file; needs no GPU")
+    arguments.add_argument("--turned", metavar="FILE", nargs="+", help="only reads such files; needs no GPU")
     args = arguments.parse_args()
     if args.planes:
         planes(args.planes)

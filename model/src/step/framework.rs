@@ -680,11 +680,11 @@ mod tests {
             ("kind = \"add\"\nfactor = 1\n[rows_apart]\nbandwidth = 0\nsource = \"x\"", "rows_apart bandwidth is 0"),
             ("kind = \"add\"\nfactor = 1\n[sequences]\nreordered = 2\nsource = \"x\"", "sequences reordered is 2"),
             (
-                "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = { short = [1, 1], even = 1, long = [1, 1] }\nconcatenated_per_cycle = 1\ninterpolated_per_cycle = [1, 0]\nmirrored_per_cycle = [1, 1]\ncycles_per_plane = [2, 2]\nsource = \"x\"",
+                "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = { narrow = [1, 1], short = [1, 1], even = 1, long = [1, 1] }\nconcatenated_per_cycle = 1\ninterpolated_per_cycle = [1, 0]\nmirrored_per_cycle = [1, 1]\ncycles_per_plane = [2, 2]\nsource = \"x\"",
                 "maps interpolated_per_cycle is 0",
             ),
             (
-                "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = { short = [1, 1], even = 1, long = [0, 1] }\nconcatenated_per_cycle = 1\ninterpolated_per_cycle = [1, 1]\nmirrored_per_cycle = [1, 1]\ncycles_per_plane = [2, 2]\nsource = \"x\"",
+                "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = { narrow = [1, 1], short = [1, 1], even = 1, long = [0, 1] }\nconcatenated_per_cycle = 1\ninterpolated_per_cycle = [1, 1]\nmirrored_per_cycle = [1, 1]\ncycles_per_plane = [2, 2]\nsource = \"x\"",
                 "maps copied_per_cycle long is 0",
             ),
             (

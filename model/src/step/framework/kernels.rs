@@ -205,10 +205,13 @@ pub struct Maps {
 }
 
 /// Copies of turned matrices: neighbours in the result lie far apart in what is read, where each brings along a sector whose
-/// other values are wanted only a row of the result later. Short rows find them in the first-level cache.
+/// other values are wanted only a row of the result later. Short rows find them in the first-level cache, and so do narrow
+/// matrices either way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Turned {
-    /// Values per multiprocessor and cycle where rows of the result are short.
+    /// Values per multiprocessor and cycle where rows or columns are narrow.
+    narrow: ByWidth,
+    /// The same where rows of the result are short.
     short: ByWidth,
     /// The same where besides rows of what is read begin at multiples of [`EVEN`] values, which share places of the cache.
     even: f64,
@@ -216,15 +219,20 @@ struct Turned {
     long: ByWidth,
 }
 
+/// Values of a row or a column up to which a matrix is narrow.
+const NARROW: u64 = 32;
 /// Values of a row of the result up to which it is short, and from which on it is long.
-const SHORT: f64 = 64.0;
-const LONG: f64 = 256.0;
+const SHORT: f64 = 96.0;
+const LONG: f64 = 144.0;
 /// What rows that share places of the cache are multiples of, in values.
 const EVEN: u64 = 64;
 
 impl Turned {
     /// Values per multiprocessor and cycle where rows of so many values become rows of so many others.
     fn per_cycle(&self, precision: Precision, read: u64, written: u64) -> f64 {
+        if read.min(written) <= NARROW {
+            return self.narrow.of(precision);
+        }
         let short = self.short.of(precision);
         let short = if read.is_multiple_of(EVEN) { short.min(self.even) } else { short };
         let way = ((written as f64 / SHORT).ln() / (LONG / SHORT).ln()).clamp(0.0, 1.0);
@@ -325,6 +333,7 @@ impl Maps {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TurnedFile {
+    narrow: [f64; 2],
     short: [f64; 2],
     even: f64,
     long: [f64; 2],
@@ -358,9 +367,10 @@ impl MapsFile {
         let [cached, beyond] = self.cycles_per_plane;
         within("maps cycles_per_plane", cached, CYCLES)?;
         within("maps cycles_per_plane", beyond, cached..=*CYCLES.end())?;
-        let TurnedFile { short, even, long } = self.copied_per_cycle;
+        let TurnedFile { narrow, short, even, long } = self.copied_per_cycle;
         let read = |name: &str, numbers| ByWidth::read(&format!("maps copied_per_cycle {name}"), numbers, &PER_CYCLE);
-        let copied = Turned { short: read("short", short)?, even, long: read("long", long)? };
+        let copied =
+            Turned { narrow: read("narrow", narrow)?, short: read("short", short)?, even, long: read("long", long)? };
         let concatenated = self.concatenated_per_cycle;
         let mirrored = self.mirrored_per_cycle;
         Ok(Maps { copied, concatenated, mirrored, last, first, plane: self.cycles_per_plane })
@@ -580,7 +590,7 @@ mod tests {
         let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-12, "{found} {expected}");
         let conv = |precision| work("conv2d", "channels = 8\nkernel = 3", &[16, 20, 20], precision);
         let half = conv(Precision::Fp16);
-        near(takes(&half), 1e-5 + (16 * 400 * half.batch) as f64 / (2.0 * cycles));
+        near(takes(&half), 1e-5 + (16 * 400 * half.batch) as f64 / (3.0 * cycles));
         near(takes(&conv(Precision::Fp32)), 1e-5);
         near(takes(&Trial { phase: Phase::BackwardData, ..half.clone() }), 1e-5);
         let linear = |side: u64, precision| {
@@ -620,11 +630,12 @@ mod tests {
         };
         assert!((of(Precision::Fp16, Phase::Forward) - 2.0).abs() < 1e-9);
         assert!((of(Precision::Fp32, Phase::BackwardData) - 4.0).abs() < 1e-9);
-        // The gradient comes with its channels last: rows of 484 values of the result are long.
-        assert!((of(Precision::Fp16, Phase::BackwardData) - 4.0 - 1.0 / 0.4).abs() < 1e-9);
+        // The gradient comes with its 16 channels last.
+        assert!((of(Precision::Fp16, Phase::BackwardData) - 4.0 - 1.0 / 3.0).abs() < 1e-9);
     }
 
-    const TURNED: Turned = Turned { short: ByWidth([1.0, 2.0]), even: 0.8, long: ByWidth([0.5, 0.4]) };
+    const TURNED: Turned =
+        Turned { narrow: ByWidth([1.5, 3.0]), short: ByWidth([1.0, 2.0]), even: 0.8, long: ByWidth([0.5, 0.4]) };
     const MAPS: Maps = Maps {
         copied: TURNED,
         last: 0.25,
@@ -638,14 +649,17 @@ mod tests {
     fn copies_of_turned_matrices_take_longer_where_their_rows_are_long() {
         let of = |precision, read, written| TURNED.per_cycle(precision, read, written);
         assert_eq!(of(Precision::Fp16, 49, 64), 2.0);
-        assert_eq!(of(Precision::Fp32, 49, 8), 1.0);
-        assert_eq!((of(Precision::Fp16, 128, 64), of(Precision::Fp32, 64, 32)), (0.8, 0.8));
+        assert_eq!(of(Precision::Fp32, 49, 48), 1.0);
+        assert_eq!((of(Precision::Fp16, 128, 64), of(Precision::Fp32, 64, 33)), (0.8, 0.8));
+        // Narrow ones are alike both ways, whatever shares places of the cache.
+        assert_eq!((of(Precision::Fp16, 331_776, 8), of(Precision::Fp16, 8, 331_776)), (3.0, 3.0));
+        assert_eq!((of(Precision::Fp32, 64, 32), of(Precision::Fp32, 32, 64)), (1.5, 1.5));
         assert!(
             (of(Precision::Fp16, 49, 256) - 0.4).abs() < 1e-12 && (of(Precision::Fp32, 64, 3136) - 0.5).abs() < 1e-12
         );
         // Halfway by ratios: the geometric mean.
-        let between = of(Precision::Fp16, 49, 128);
-        assert!((between / 0.8f64.sqrt() - 1.0).abs() < 0.01, "{between}");
+        let between = of(Precision::Fp16, 49, (SHORT * LONG).sqrt() as u64);
+        assert!((between / 0.8f64.sqrt() - 1.0).abs() < 0.03, "{between}");
         // What is long is so whatever is read.
         assert!((of(Precision::Bf16, 64, 1024) - of(Precision::Bf16, 49, 1024)).abs() < 1e-12);
     }
