@@ -34,6 +34,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 # Exporter and form, the first that is read well is taken: batch norms kept, one sample or an open batch.
 FORMS = (("script", "kept"), ("dynamo", "plain"), ("script", "open"), ("dynamo", "open"), ("script", "plain"))
+# By this exporter in 16 bits first, of this library: where a module computes in 32, as norms and rotations of language models do,
+# its exports have conversions. The other exporter has some that do not run.
+NARROW = {"transformers": ("dynamo", "plain", "bfloat16")}
 SCHEMA = "sealed/1"
 SEED = "joulecast sealed round {}"
 BOARDS = ("h200", "h100")
@@ -170,9 +173,17 @@ def export(name, folder, predict, pipe):
     except BaseException as error:  # noqa: BLE001 - the record says it
         pipe.send(record | {"refused": f"PyTorch: {type(error).__name__}: {str(error).splitlines()[0][:200]}"})
         return
-    for exporter, form in FORMS:
+    forms = [(*form, None) for form in FORMS]
+    if network.library in NARROW:
+        forms.insert(1, NARROW[network.library])
+    for exporter, form, narrow in forms:
         try:
-            message = exported(model, network.sample(2 if form == "open" else 1), exporter, form)
+            sample = network.sample(2 if form == "open" else 1)
+            model = model.to(getattr(torch, narrow or "float32"))
+            if narrow:
+                sample = tuple(x.to(getattr(torch, narrow)) if x.is_floating_point() else x for x in sample)
+                form = f"{form}, {narrow}"
+            message = exported(model, sample, exporter, form.split(",")[0])
             with tempfile.TemporaryDirectory() as at:
                 file, parameters, macs = read(predict, message, name, at)
                 if abs(parameters / record["parameters"] - 1) > MOST_PARAMETERS_OFF:

@@ -58,13 +58,13 @@ fn words_to_mb(words: u64) -> f64 {
     words as f64 * 4.0 / f64::from(1 << 20)
 }
 
-/// Count of a layer for one sample; `None` for what the paper does not list (a flatten).
+/// Count of a layer for one sample; `None` for what the paper does not list (views).
 pub fn castro(layer: &ShapedLayer) -> Option<CastroCount> {
     let input = layer.case.inputs.first()?.elements();
     let output = layer.output.elements();
     let channels = layer.case.inputs.first()?.axis();
     let (ops, parameters) = match &layer.case.layer {
-        Layer::Flatten(_) => return None,
+        Layer::Flatten(_) | Layer::Cast(_) => return None,
         Layer::Conv2d(conv) => (output * conv.filter(channels), layer.case.layer.parameters(&layer.case.inputs)),
         Layer::Linear(_) => (output * channels, layer.case.layer.parameters(&layer.case.inputs)),
         Layer::Matmul(_) => (output * layer.case.inputs.first()?.axis(), 0),

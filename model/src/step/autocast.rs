@@ -1,8 +1,13 @@
+//! Steps whose layers run in two precisions.
+//!
 //! Training in 16 bits as PyTorch's autocast runs it: parameters stay in 32 bits, each operation converts what it reads as its
 //! kind asks for, and what is added to 32 bits has 32. Lists of operations: aten/src/ATen/autocast_mode.h of pytorch/pytorch.
+//!
+//! Regions that a module computes in 32 bits ([`Cast`]), in inference and in training that is not autocast: the widest input says
+//! in what a layer computes (type promotion, c10/core/ScalarType.h there).
 
 use crate::base::precision::{Phase, Precision};
-use crate::net::layer::{Activation, Function, Layer};
+use crate::net::layer::{Activation, Cast, Function, Layer, Width};
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
 
 /// What autocast makes of an operation's inputs.
@@ -20,6 +25,8 @@ enum Policy {
     Widest,
     /// As the first input is.
     AsRead,
+    /// To 32 bits, or back to what a region was before.
+    Cast(Width),
 }
 
 impl Policy {
@@ -51,7 +58,24 @@ impl Policy {
             | Layer::Scale(_) => Self::Promoted,
             Layer::Elementwise(elementwise) if elementwise.parameters > 0 => Self::Promoted,
             Layer::Add(_) | Layer::Multiply(_) | Layer::Concat(_) | Layer::Elementwise(_) => Self::Widest,
+            Layer::Cast(cast) => Self::Cast(cast.to),
             _ => Self::AsRead,
+        }
+    }
+
+    /// Without autocast.
+    fn promoting(layer: &ShapedLayer) -> Self {
+        match &layer.case.layer {
+            Layer::Cast(cast) => Self::Cast(cast.to),
+            // Weights have the network's precision, and PyTorch refuses two types in a product.
+            Layer::Conv2d(_)
+            | Layer::Conv3d(_)
+            | Layer::ConvTranspose2d(_)
+            | Layer::Linear(_)
+            | Layer::LatentAttention(_)
+            | Layer::Experts(_)
+            | Layer::Recurrent(_) => Self::Narrow,
+            _ => Self::Widest,
         }
     }
 }
@@ -67,6 +91,8 @@ struct Run {
     copied: Vec<bool>,
     /// Of each input, whether its gradient is converted.
     returned: Vec<bool>,
+    /// Whether it is a conversion for which a kernel runs.
+    converts: bool,
 }
 
 /// What one kernel converts.
@@ -88,25 +114,29 @@ impl Converted {
     }
 }
 
-/// How the layers of a network run under autocast.
+/// How the layers of a network run where that is not all in one precision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mixed {
     narrow: Precision,
+    /// Whether autocast decides.
+    autocast: bool,
     runs: Vec<Run>,
 }
 
 impl Mixed {
-    /// Of a training; `None` but in 16 bits.
-    pub fn of(network: &ShapedNetwork) -> Option<Self> {
+    /// Of a step, under autocast or with regions of 32 bits; `None` but in 16 bits, and where all is in the network's precision.
+    pub fn of(network: &ShapedNetwork, autocast: bool) -> Option<Self> {
         let narrow = network.precision();
-        if !matches!(narrow, Precision::Fp16 | Precision::Bf16) {
+        let casts = || network.layers().iter().any(|layer| matches!(layer.case.layer, Layer::Cast(_)));
+        if !matches!(narrow, Precision::Fp16 | Precision::Bf16) || !(autocast || casts()) {
             return None;
         }
         let mut runs: Vec<Run> = Vec::with_capacity(network.layers().len());
-        for layer in network.layers() {
-            let policy = Policy::of(layer);
+        for (i, layer) in network.layers().iter().enumerate() {
+            let policy = if autocast { Policy::of(layer) } else { Policy::promoting(layer) };
             let stored = |source: &Source| match *source {
-                Source::Input(_) => Precision::Fp32,
+                Source::Input(_) if autocast => Precision::Fp32,
+                Source::Input(_) => narrow,
                 Source::Node(k) => runs.get(k).map_or(narrow, |r| r.result),
             };
             let read: Vec<Precision> = layer.from.iter().map(stored).collect();
@@ -117,15 +147,32 @@ impl Mixed {
                 Policy::Wide | Policy::Widening | Policy::Promoted => (Precision::Fp32, Precision::Fp32),
                 Policy::Widest => (widest, widest),
                 Policy::AsRead => (first, first),
+                Policy::Cast(Width::Wide) => (Precision::Fp32, Precision::Fp32),
+                Policy::Cast(Width::Narrow) if !autocast => (narrow, narrow),
+                Policy::Cast(Width::Narrow) => {
+                    let before = before_region(network, i).map_or(narrow, |source| stored(&source));
+                    (before, before)
+                }
             };
-            let copies = matches!(policy, Policy::Narrow | Policy::Wide);
+            let converts = matches!(policy, Policy::Cast(_)) && first != result;
+            let copies = autocast && matches!(policy, Policy::Narrow | Policy::Wide);
             let differs: Vec<bool> = read.iter().map(|&p| p != works).collect();
             let node = |source: &Source| matches!(source, Source::Node(_));
             let returned = differs.iter().zip(layer.from.iter()).map(|(&d, source)| d && node(source)).collect();
             let copied = differs.into_iter().map(|d| d && copies).collect();
-            runs.push(Run { works, result, copied, returned });
+            runs.push(Run { works, result, copied, returned, converts });
         }
-        Some(Self { narrow, runs })
+        Some(Self { narrow, autocast, runs })
+    }
+
+    /// Whether it is autocast.
+    pub fn autocasts(&self) -> bool {
+        self.autocast
+    }
+
+    /// Whether a layer's result lies where its input does, if it is a view.
+    pub fn views(&self, layer: usize) -> bool {
+        self.runs.get(layer).is_none_or(|r| !r.converts)
     }
 
     /// What the kernels of a layer work in.
@@ -155,6 +202,14 @@ impl Mixed {
             let shapes = layer.case.inputs.iter().zip(which).filter(|(_, which)| **which);
             shapes.map(|(shape, _)| Converted::computed(shape.elements().saturating_mul(network.batch()))).collect()
         };
+        let cast = || inputs(if run.converts { &[true] } else { &[] });
+        if !self.autocast {
+            return match phase {
+                Phase::Forward => cast(),
+                Phase::BackwardData => inputs(&run.returned),
+                Phase::BackwardWeights | Phase::Update => Vec::new(),
+            };
+        }
         // A kernel for the weights, and one for the bias.
         let parameters = || match (layer.parameters(), bias(layer)) {
             _ if !Self::narrows_parameters(layer) => Vec::new(),
@@ -164,7 +219,7 @@ impl Mixed {
         };
         match phase {
             Phase::Forward => {
-                [parameters(), inputs(&run.copied), probabilities(network, layer), reordered(network, layer, 2)]
+                [parameters(), inputs(&run.copied), cast(), probabilities(network, layer), reordered(network, layer, 2)]
                     .concat()
             }
             Phase::BackwardData => {
@@ -172,6 +227,22 @@ impl Mixed {
             }
             Phase::BackwardWeights => parameters(),
             Phase::Update => Vec::new(),
+        }
+    }
+}
+
+/// What the region in 32 bits that a conversion ends was computed from: along first inputs up to where it was made wide.
+fn before_region(network: &ShapedNetwork, end: usize) -> Option<Source> {
+    let mut at = *network.layers().get(end)?.from.first()?;
+    loop {
+        let Source::Node(k) = at else { return None };
+        let layer = network.layers().get(k)?;
+        let first = *layer.from.first()?;
+        match layer.case.layer {
+            Layer::Cast(Cast { to: Width::Wide }) => return Some(first),
+            // Narrow already.
+            Layer::Cast(_) => return Some(at),
+            _ => at = first,
         }
     }
 }
@@ -248,7 +319,7 @@ layers = [
     #[test]
     fn rows_stay_wide_behind_a_parameter_and_products_are_narrow() {
         let network = shaped();
-        let mixed = Mixed::of(&network).expect("16 bits");
+        let mixed = Mixed::of(&network, true).expect("16 bits");
         let result = |name| mixed.result(at(&network, name));
         for name in ["patches", "norm_of_maps", "relu", "rows", "wide", "gelu", "narrow"] {
             assert_eq!(result(name), Precision::Bf16, "{name}");
@@ -261,7 +332,7 @@ layers = [
     #[test]
     fn what_is_converted_is_what_autocast_converts() {
         let network = shaped();
-        let mixed = Mixed::of(&network).expect("16 bits");
+        let mixed = Mixed::of(&network, true).expect("16 bits");
         let converted = |name, phase| -> Vec<u64> {
             mixed.converted(&network, at(&network, name), phase).iter().map(|c| c.values).collect()
         };
@@ -293,13 +364,82 @@ layers = [
              { name = \"all\", kind = \"concat\", from = [\"unit\", \"q\"] }]\ninputs.x.shape = [8, 96]\noutputs = [\"mean\"]\n";
         let network = Network::from_toml(text).expect("valid");
         let network = ShapedNetwork::new(&network, 3, Precision::Fp16, &[]).expect("fits");
-        let mixed = Mixed::of(&network).expect("16 bits");
+        let mixed = Mixed::of(&network, true).expect("16 bits");
         let result = |name| mixed.result(at(&network, name));
         assert_eq!(
             ["q", "norm", "mean", "unit"].map(result),
             [Precision::Fp16, Precision::Fp32, Precision::Fp16, Precision::Fp32]
         );
         assert!(!mixed.copies(at(&network, "norm"), 0));
+    }
+
+    /// A root mean square in 32 bits, as transformers writes it, behind a product, and one more over 32 bits.
+    const REGION: &str = r#"
+schema = "network/1"
+name = "region"
+title = "region"
+inputs.x.shape = [8, 96]
+layers = [
+  { name = "product", kind = "linear", features = 96 },
+  { name = "up", kind = "cast", to = "wide" },
+  { name = "square", kind = "elementwise", wide = true },
+  { name = "mean", kind = "reduce" },
+  { name = "root", kind = "elementwise", wide = true },
+  { name = "root.view", kind = "reshape", shape = [8, 1] },
+  { name = "normed", kind = "multiply", from = ["up", "root.view"] },
+  { name = "up_again", kind = "cast", to = "wide" },
+  { name = "down", kind = "cast", to = "narrow" },
+  { name = "scaled", kind = "scale", bias = false },
+  { name = "next", kind = "linear", features = 8 },
+]
+"#;
+
+    #[test]
+    fn regions_in_32_bits_are_wide_between_their_conversions() {
+        let network = Network::from_toml(REGION).expect("valid");
+        let of = |precision, autocast| {
+            let network = ShapedNetwork::new(&network, 3, precision, &[]).expect("fits");
+            Mixed::of(&network, autocast).map(|mixed| (mixed, network))
+        };
+        assert!(of(Precision::Fp32, false).is_none() && of(Precision::Tf32, true).is_none());
+        let (mixed, network) = of(Precision::Bf16, false).expect("16 bits");
+        let result = |name| mixed.result(at(&network, name));
+        for name in ["up", "square", "mean", "root", "root.view", "normed", "up_again"] {
+            assert_eq!(result(name), Precision::Fp32, "{name}");
+        }
+        for name in ["product", "down", "scaled", "next"] {
+            assert_eq!(result(name), Precision::Bf16, "{name}");
+        }
+        let all = |mixed: &Mixed, network: &ShapedNetwork, phase| -> Vec<(usize, u64)> {
+            let each = (0..network.layers().len()).map(|i| mixed.converted(network, i, phase));
+            each.enumerate().flat_map(|(i, all)| all.into_iter().map(move |c| (i, c.values))).collect()
+        };
+        let values = 3 * 8 * 96;
+        let (up, again, down) = (at(&network, "up"), at(&network, "up_again"), at(&network, "down"));
+        assert_eq!(all(&mixed, &network, Phase::Forward), [(up, values), (down, values)]);
+        assert_eq!(all(&mixed, &network, Phase::BackwardData), [(up, values), (down, values)]);
+        assert!(!mixed.autocasts() && mixed.views(again) && !mixed.views(up) && !mixed.views(down));
+        assert!(!mixed.copies(down, 0), "its result is the copy");
+        // Of a network without regions nothing is mixed.
+        assert!(Mixed::of(&shaped(), false).is_none());
+    }
+
+    #[test]
+    fn a_region_ends_in_the_type_that_it_began_with() {
+        let once = REGION.replace("  { name = \"up_again\", kind = \"cast\", to = \"wide\" },\n", "");
+        let network = Network::from_toml(&once).expect("valid");
+        let network = ShapedNetwork::new(&network, 3, Precision::Bf16, &[]).expect("fits");
+        let mixed = Mixed::of(&network, true).expect("autocast");
+        // Autocast computes the product in 16 bits, and factors that are learned have 32.
+        assert_eq!(mixed.result(at(&network, "down")), Precision::Bf16);
+        assert_eq!(mixed.result(at(&network, "scaled")), Precision::Fp32);
+        let wide = once.replace("kind = \"linear\", features = 96", "kind = \"layer_norm\"");
+        let network = Network::from_toml(&wide).expect("valid");
+        let network = ShapedNetwork::new(&network, 3, Precision::Bf16, &[]).expect("fits");
+        let mixed = Mixed::of(&network, true).expect("autocast");
+        assert_eq!(mixed.result(at(&network, "down")), Precision::Fp32);
+        let down = at(&network, "down");
+        assert!(mixed.converted(&network, down, Phase::Forward).is_empty() && mixed.views(down));
     }
 
     #[test]
@@ -313,7 +453,7 @@ layers = [
         let of = |fused| {
             let network = Network::from_toml(&text(fused)).expect("valid");
             let network = ShapedNetwork::new(&network, 3, Precision::Fp16, &[]).expect("fits");
-            Mixed::of(&network).expect("16 bits").converted(&network, 1, Phase::Forward)
+            Mixed::of(&network, true).expect("16 bits").converted(&network, 1, Phase::Forward)
         };
         assert_eq!((of(true), of(false)), (vec![], vec![Converted::computed(4 * 8 * 8 * 3)]));
     }

@@ -7,6 +7,7 @@ mod adaptive_pool;
 mod add;
 mod attention;
 mod batch_norm;
+mod cast;
 mod class_token;
 mod concat;
 mod conv2d;
@@ -42,6 +43,7 @@ mod window;
 
 pub use activation::{Function, OnnxForm, OnnxValue};
 pub use attention::{Context, Heads, ScoreBias};
+pub use cast::Width;
 pub use conv2d::Groups;
 pub use conv3d::Triple;
 pub use elementwise::Gradient;
@@ -253,6 +255,7 @@ layers! {
     add::Add { "add": Stream, ByRunner, Pointwise, never, Never, Nothing; }
     multiply::Multiply { "multiply": Stream, ByRunner, Pointwise, never, Never, Inputs; }
     flatten::Flatten { "flatten": Stream, ByRunner, Own, always, Never, Nothing; }
+    cast::Cast { "cast": Stream, Nowhere, Own, always, Never, Nothing; }
     pad::Pad { "pad": Stream, ByRunner, Own, never, Never, Nothing; }
     attention::Attention { "attention": Gemm, ByAnyFramework, Own, never, Never, Inputs; }
     latent_attention::LatentAttention { "latent_attention": Gemm, Nowhere, Own, never, Never, Inputs; }

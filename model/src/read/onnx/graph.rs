@@ -8,6 +8,7 @@ use super::tensor::Tensor;
 use super::wire::{Node, metadata};
 use super::{OnnxError, Options, SELECTED, wire};
 use crate::base::text::shown;
+use crate::net::layer::Width;
 use std::collections::{HashMap, HashSet};
 
 pub use super::order::Id;
@@ -95,6 +96,8 @@ pub struct Graph<'a> {
     pub(super) sequences: HashMap<Id, Vec<Id>>,
     /// Tensors whose values are asked to lie side by side.
     pub contiguous: HashSet<Id>,
+    /// Whether some of its numbers have 16 bits, so that conversions between real types say where 32 are computed with.
+    narrow: bool,
     /// Bodies in bodies that are being followed.
     pub(super) level: usize,
 }
@@ -155,6 +158,7 @@ impl<'a> Graph<'a> {
             held: 0,
             sequences: HashMap::new(),
             contiguous: HashSet::new(),
+            narrow: is_narrow(graph),
             level: 0,
         };
         graph_so_far.infer_all(&graph.nodes, &order, &mut names, options)?;
@@ -214,7 +218,7 @@ impl<'a> Graph<'a> {
             };
             if let ([output], Some(Some(source))) = (&node.outputs[..], ids.first())
                 && self.values[*source].kind == Kind::Activation
-                && is_alias(node, &self.values[*source].tensor, &made)
+                && self.is_alias(node, &self.values[*source].tensor, &made)
             {
                 names.insert(output, *source);
                 continue;
@@ -267,6 +271,29 @@ impl<'a> Graph<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a node's result is its input: also a conversion between real types where all of a file is in 32 bits, since the
+    /// precision that is asked for decides in which one everything runs.
+    fn is_alias(&self, node: &Node, source: &Tensor, made: &[Tensor]) -> bool {
+        let real = || source.real && made.first().is_some_and(|t| t.real);
+        match &node.op[..] {
+            "Identity" => true,
+            "Cast" => !self.narrow && real(),
+            "CastLike" => real(),
+            _ => false,
+        }
+    }
+
+    /// What a conversion between real types makes; `None` of all other operators.
+    pub fn conversion(&self, op: &Op<'_>) -> Option<Width> {
+        let source = op.inputs.first().copied().flatten()?;
+        let real = self.values[source].tensor.real && op.op == "Cast";
+        match cast_to(op.node).filter(|_| real)? {
+            wire::element::FLOAT | wire::element::DOUBLE => Some(Width::Wide),
+            wire::element::FLOAT16 | wire::element::BFLOAT16 => Some(Width::Narrow),
+            _ => None,
+        }
     }
 
     fn kind_of(&self, node: &Node, inputs: &[Option<Id>]) -> Kind {
@@ -373,14 +400,16 @@ pub(super) fn initializers<'a>(
     Ok(())
 }
 
-/// Whether a node's result is its input: also a conversion between real types, since the precision that is asked for
-/// decides in which one everything runs.
-fn is_alias(node: &Node, source: &Tensor, made: &[Tensor]) -> bool {
-    match &node.op[..] {
-        "Identity" => true,
-        "Cast" | "CastLike" => source.real && made.first().is_some_and(|t| t.real),
-        _ => false,
-    }
+/// Whether numbers of a file have 16 bits: weights, or what something is converted to.
+fn is_narrow(graph: &wire::Graph) -> bool {
+    let narrow = |element: i32| matches!(element, wire::element::FLOAT16 | wire::element::BFLOAT16);
+    let made = graph.nodes.iter().filter(|node| node.op == "Cast").filter_map(cast_to);
+    graph.initializers.iter().map(|tensor| tensor.data_type).chain(made).any(narrow)
+}
+
+/// The type to which a `Cast` converts.
+fn cast_to(node: &Node) -> Option<i32> {
+    node.attributes.iter().find(|a| a.name == "to").and_then(|a| i32::try_from(a.i).ok())
 }
 
 /// The name of a node for messages: its own, or that of what it makes.

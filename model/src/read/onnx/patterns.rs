@@ -7,6 +7,7 @@
 //! Lines are tried from the first to the last, so larger expressions come before their parts.
 
 use super::graph::{Graph, Id, Kind, Op};
+use super::wire::metadata;
 use std::collections::{HashMap, HashSet};
 
 const PATTERNS: &[(&str, &str)] = &[
@@ -20,6 +21,17 @@ const PATTERNS: &[(&str, &str)] = &[
         "LayerNormalization(x)",
         "Div(Sub(x, ReduceMean(x)), \
          Sqrt(Add(ReduceMean(Pow(Sub(x, ReduceMean(x)), 2) | Mul(Sub(x, ReduceMean(x)), Sub(x, ReduceMean(x)))), _)))",
+    ),
+    // With the factors first it is a module's own code, as all of transformers' are, one operation after the other.
+    (
+        "WrittenRMSNormalization(x, w)",
+        "Mul.($w, Mul(x, Reciprocal(Sqrt(Add(ReduceMean(Pow(x, 2) | Mul(x, x)), _))) \
+         | Div(1, Sqrt(Add(ReduceMean(Pow(x, 2) | Mul(x, x)), _)))))",
+    ),
+    // As a function where some numbers have 16 bits: in 32, and back.
+    (
+        "RMSNormalization(x, w)",
+        "Cast(Mul.(Mul(Cast(x), Reciprocal(Sqrt(Add(ReduceMean(Pow(Cast(x), 2) | Mul(Cast(x), Cast(x))), _)))), $w))",
     ),
     (
         "RMSNormalization(x, w)",
@@ -77,11 +89,17 @@ const PATTERNS: &[(&str, &str)] = &[
         "MatMul(Softmax(Mul(MatMul(q, k), _) | Div(MatMul(q, k), _) \
          | MatMul(Mul(q, _) | Div(q, _) | q, Mul(k, _) | Div(k, _) | k)), v)",
     ),
+    // One kernel of PyTorch's.
+    ("Rsqrt(x)", "Reciprocal(Sqrt(x))"),
+    ("Rsqrt(x)", "Div(1, Sqrt(x))"),
     // One factor and one shift per channel, as Caffe and inference engines run them.
     ("Scale(x, w, b)", "Add(Mul(x, $w), $b)"),
     // A product and its bias.
     ("Linear(x, w, b)", "Add(MatMul(x, $w), $b)"),
 ];
+
+/// Behind the name of an operator whose operands stand in the order of the file.
+const ORDERED: char = '.';
 
 /// An expression of a pattern.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,7 +161,7 @@ pub fn fuse(graph: &mut Graph<'_>) {
         let (Some((Operator(name, operands), _)), Some((pattern, _))) = (parse(meaning), parse(pattern)) else {
             continue;
         };
-        if matches!(&pattern, Operator(root, _) if present.contains(root))
+        if matches!(&pattern, Operator(root, _) if present.contains(root.trim_end_matches(ORDERED)))
             && fuse_one(graph, &name, &operands, &pattern)
         {
             present.insert(name);
@@ -184,7 +202,7 @@ fn fuse_one(graph: &mut Graph<'_>, name: &str, operands: &[Expression], pattern:
     let mut gone: HashSet<usize> = HashSet::new();
     let mut found: Vec<(usize, Vec<Option<Id>>)> = Vec::new();
     let site = Site::new(graph);
-    for position in (0..graph.ops.len()).filter(|&i| graph.ops[i].op == *root) {
+    for position in (0..graph.ops.len()).filter(|&i| graph.ops[i].op == *root.trim_end_matches(ORDERED)) {
         let mut attempt = Attempt { site: &site, bound: HashMap::new(), used: vec![] };
         if gone.contains(&position) || !attempt.operator(pattern, position) {
             continue;
@@ -213,6 +231,10 @@ fn fuse_one(graph: &mut Graph<'_>, name: &str, operands: &[Expression], pattern:
     for (position, inputs) in found {
         let root = &graph.ops[position];
         let (node, outputs) = (root.node, root.outputs.clone());
+        // A scale of one leaves no factors to tell PyTorch's function by; its exporter names it.
+        let function =
+            node.said(metadata::SCOPES).is_some_and(|scopes| scopes.contains("scaled_dot_product_attention"));
+        let name = if function && name == "UnfusedAttention" { "Attention" } else { name };
         graph.ops[position] = Op { op: name.to_string(), node, inputs, outputs };
     }
     let mut position = 0;
@@ -303,6 +325,8 @@ impl<'p> Attempt<'_, '_, '_, 'p> {
     fn operator(&mut self, pattern: &'p Expression, position: usize) -> bool {
         let Operator(name, operands) = pattern else { return false };
         let op = &self.site.graph.ops[position];
+        let ordered = name.strip_suffix(ORDERED);
+        let name = ordered.unwrap_or(name);
         if op.op != *name {
             let through = match (&op.op[..], op.inputs.first()) {
                 ("Dropout" | "Guarded", Some(Some(id))) => self.site.maker.get(id).copied(),
@@ -313,7 +337,7 @@ impl<'p> Attempt<'_, '_, '_, 'p> {
                 self.operator(pattern, maker)
             });
         }
-        let both = matches!(&name[..], "Add" | "Mul");
+        let both = ordered.is_none() && matches!(name, "Add" | "Mul");
         let inputs: Vec<Option<Id>> = op.inputs.clone();
         let straight = |a: &mut Self, order: &[Option<Id>]| {
             a.used.push(position);

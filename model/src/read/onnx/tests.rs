@@ -616,10 +616,69 @@ fn a_layer_of_llama() {
     let weights = m.op_with("Softmax", &[&scores], "axis", &[-1]);
     let y = m.op("MatMul", &[&weights, &v]);
     let network = understood(m.bytes(&[&y]), &Options::default());
-    let expected = ["rms_norm", "linear", "rotary", "linear", "rotary", "linear", "attention"];
+    let expected =
+        ["cast", "reduce", "multiply", "cast", "scale", "linear", "rotary", "linear", "rotary", "linear", "attention"];
     let kinds: Vec<&str> = kinds(&network).into_iter().filter(|k| *k != "elementwise").collect();
     assert_eq!(kinds, expected);
     assert_eq!(totals(&network), (64 + 2 * 64 * 64, 32 * 2 * 64 * 64 + 2 * 32 * 32 * 64));
+}
+
+/// A root mean square of 64 features; the factors are the first operand where a module writes it out.
+fn root_mean_square(m: &mut Maker, x: &str, written: bool, narrow: Option<i64>) -> String {
+    let wide = narrow.map_or_else(|| x.to_string(), |_| m.op_with("Cast", &[x], "to", &[1]));
+    let two = m.number(2.0);
+    let square = m.op("Pow", &[&wide, &two]);
+    let mean = m.op_with("ReduceMean", &[&square], "axes", &[-1]);
+    let epsilon = m.number(1e-5);
+    let shifted = m.op("Add", &[&mean, &epsilon]);
+    let root = m.op("Sqrt", &[&shifted]);
+    let inverse = m.op("Reciprocal", &[&root]);
+    let normal = m.op("Mul", &[&wide, &inverse]);
+    let weight = m.weight("norm.weight", &[64]);
+    let back = |m: &mut Maker, y: String| match narrow {
+        Some(to) => m.op_with("Cast", &[&y], "to", &[to]),
+        None => y,
+    };
+    if written {
+        let normal = back(m, normal);
+        m.op("Mul", &[&weight, &normal])
+    } else {
+        let scaled = m.op("Mul", &[&normal, &weight]);
+        back(m, scaled)
+    }
+}
+
+#[test]
+fn a_norm_of_a_function_is_one_kernel_and_one_that_is_written_out_many() {
+    let written = ["cast", "elementwise", "reduce", "elementwise", "elementwise", "multiply", "cast", "scale", "relu"];
+    for narrow in [None, Some(i64::from(element::BFLOAT16)), Some(i64::from(element::FLOAT16))] {
+        for (out, expected) in [(false, &["rms_norm", "relu"][..]), (true, &written)] {
+            let mut m = Maker::new(17);
+            m.input("x", element::FLOAT, &["batch", "32", "64"]);
+            let y = root_mean_square(&mut m, "x", out, narrow);
+            let y = m.op("Relu", &[&y]);
+            let network = understood(m.bytes(&[&y]), &Options::default());
+            assert_eq!((totals(&network).0, &kinds(&network)[..]), (64, expected), "{narrow:?}");
+            let file = Network::from_toml(&network.to_toml()).expect("read again");
+            assert_eq!(kinds(&file), kinds(&network));
+        }
+    }
+}
+
+/// Conversions between real types say nothing in a file all of whose numbers have 32 bits.
+#[test]
+fn conversions_to_32_bits_are_none_where_all_have_them() {
+    let of = |weights| {
+        let mut m = Maker::new(17);
+        m.input("x", element::FLOAT, &["batch", "32", "64"]);
+        let y = m.op_with("Cast", &["x"], "to", &[1]);
+        let y = m.op("Relu", &[&y]);
+        let y = m.linear(&y, "fc", [64, 8]);
+        m.graph.initializers.iter_mut().for_each(|tensor| tensor.data_type = weights);
+        kinds(&understood(m.bytes(&[&y]), &Options::default()))
+    };
+    assert_eq!(of(element::FLOAT), ["relu", "linear"]);
+    assert_eq!(of(element::BFLOAT16), ["cast", "relu", "linear"]);
 }
 
 /// A file that was made for one sample, with that batch in its constants.

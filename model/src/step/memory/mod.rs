@@ -51,7 +51,7 @@ pub struct MemoryPolicy {
 impl MemoryPolicy {
     /// How the layers of a network run where that is mixed; `None` where all of them have the network's precision.
     pub fn mixed(&self, network: &ShapedNetwork, mode: Mode) -> Option<Mixed> {
-        (self.autocasts && mode == Mode::Training).then(|| Mixed::of(network)).flatten()
+        Mixed::of(network, self.autocasts && mode == Mode::Training)
     }
 }
 

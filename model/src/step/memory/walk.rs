@@ -79,6 +79,15 @@ impl<'a> Walk<'a> {
         self.mixed.as_ref().map_or(self.network.precision(), |m| m.result(layer))
     }
 
+    fn autocasts(&self) -> bool {
+        self.mixed.as_ref().is_some_and(Mixed::autocasts)
+    }
+
+    /// Whether a layer makes no converted copy.
+    fn views(&self, layer: usize) -> bool {
+        self.mixed.as_ref().is_none_or(|m| m.views(layer))
+    }
+
     /// Whether a layer reads a converted copy of an input.
     fn copies(&self, layer: usize, input: usize) -> bool {
         self.mixed.as_ref().is_some_and(|m| m.copies(layer, input))
@@ -87,7 +96,7 @@ impl<'a> Walk<'a> {
     /// Bytes in use when most are; gradients of parameters have `gradient_width` bytes each.
     pub fn peak(mut self, gradient_width: u64) -> Use {
         let inputs: u64 = self.network.inputs().iter().map(|s| s.elements()).sum();
-        let precision = if self.mixed.is_some() { Precision::Fp32 } else { self.network.precision() };
+        let precision = if self.autocasts() { Precision::Fp32 } else { self.network.precision() };
         self.now.activations = self.bytes_in(precision, inputs);
         if self.training {
             // What is computed of weights is kept for the layers' backward pass.
@@ -163,7 +172,7 @@ impl<'a> Walk<'a> {
             }
             holders += usize::from(held.holds[i]);
             match first {
-                Some((k, b)) if self.reuses(&layer.case.layer, &layers[k].case.layer, readers[k]) => {
+                Some((k, b)) if self.views(i) && self.reuses(&layer.case.layer, &layers[k].case.layer, readers[k]) => {
                     self.buffers[b].holders += holders;
                     self.lies_in.push(Some(b));
                 }
@@ -227,7 +236,7 @@ impl<'a> Walk<'a> {
             (Layer::Dropout(_), _) if self.training => elements(layer.output.elements(), MASK),
             (Layer::Pool2d(p), Some(width)) if p.op == PoolOp::Max => elements(layer.output.elements(), width),
             // The probabilities in 32 bits and their copy in 16, instead of two of 16.
-            (Layer::Attention(_), _) if self.mixed.is_some() => super::scores(self.network, layer) / 2 * 3,
+            (Layer::Attention(_), _) if self.autocasts() => super::scores(self.network, layer) / 2 * 3,
             (Layer::Attention(_), _) => super::scores(self.network, layer),
             _ => super::between(self.network, layer),
         }

@@ -96,11 +96,42 @@ pub(super) fn fused_update<'a>(network: &'a ShapedNetwork, fused: &FusedUpdate, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::precision::Mode;
     use crate::catalog;
+    use crate::net::network::Network;
+    use crate::step::predict::Predictor;
 
     fn shaped(net: &str) -> ShapedNetwork {
         let network = catalog::network(net).expect("in the zoo");
         ShapedNetwork::new(&network, 2, Precision::Fp32, &[]).expect("fits")
+    }
+
+    /// What a module computes in 32 bits moves 4 bytes a value in a network of 16, and both conversions run; in 32 bits neither.
+    #[test]
+    fn regions_in_32_bits_are_priced_in_32_bits() {
+        let text = "schema = \"network/1\"\nname = \"a\"\ntitle = \"a\"\ninputs.x.shape = [32, 64]\nlayers = [\
+             { name = \"up\", kind = \"cast\", to = \"wide\" }, { name = \"tanh\", kind = \"tanh\" }, \
+             { name = \"down\", kind = \"cast\", to = \"narrow\" }, { name = \"relu\", kind = \"relu\" }]\n";
+        let network = Network::from_toml(text).expect("valid");
+        let predictor =
+            Predictor::shipped(catalog::gpu("h200").expect("shipped"), catalog::framework("pytorch").expect("shipped"));
+        let kernels = |precision, mode| {
+            let shaped = ShapedNetwork::new(&network, 4, precision, &[]).expect("fits");
+            let step = predictor.step(&shaped, mode).expect("runs");
+            let forward = step.kernels.iter().filter(|k| k.phase == Phase::Forward);
+            forward.map(|k| (k.kind, k.cost.written.get() / (4 * 32 * 64))).collect::<Vec<_>>()
+        };
+        let half = [("conversion", 2), ("tanh", 4), ("conversion", 2), ("relu", 2)];
+        assert_eq!(kernels(Precision::Bf16, Mode::Inference), half);
+        assert_eq!(kernels(Precision::Fp32, Mode::Inference), [("tanh", 4), ("relu", 4)]);
+        // Under autocast the input has 32 bits, and so has what a region of it ends in.
+        assert_eq!(kernels(Precision::Fp16, Mode::Training), [("tanh", 4), ("relu", 4)]);
+        let launches = |precision| {
+            let shaped = ShapedNetwork::new(&network, 4, precision, &[]).expect("fits");
+            let step = predictor.step(&shaped, Mode::Inference).expect("runs");
+            step.kernels.iter().map(|k| k.host.get()).sum::<f64>()
+        };
+        assert!(launches(Precision::Bf16) > 1.5 * launches(Precision::Fp32));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) fn of_derived<'a>(
     let mut kernels: Vec<Option<Kernel<'a>>> = Vec::with_capacity(network.derived().len());
     let Some(first) = network.derived().first().filter(|_| phase != Phase::Update) else { return Ok(Vec::new()) };
     let once = network.with_batch(1).map_err(|_| PredictError::Empty(first.name.to_string()))?;
-    let mixed = setup.framework.mixed(network, setup.mode).is_some();
+    let mixed = setup.framework.mixed(network, setup.mode).is_some_and(|mixed| mixed.autocasts());
     for (layer, &alike) in network.derived().iter().zip(network.derived_alike()) {
         let wide = mixed && !Mixed::narrows_parameters(layer);
         let runs = if wide { Precision::Fp32 } else { network.precision() };

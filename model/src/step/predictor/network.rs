@@ -19,6 +19,7 @@ use crate::law::calibration::Tier;
 use crate::law::power::{ClockLaw, PowerModel, waiting_at};
 use crate::law::time::MEAN_OF_HALF_WIDTH;
 use crate::net::cost::LayerCost;
+use crate::net::layer::Layer;
 use crate::net::network::ShapedNetwork;
 use crate::step::autocast::Converted;
 use crate::step::framework::{Group, Launch, Stages};
@@ -91,7 +92,14 @@ impl<'a> Step<'a> {
                             kernel
                         }
                     };
-                    kernels.push(Kernel { phase, kind: CONVERSION, host: Seconds::ZERO, repeats: None, ..kernel });
+                    // What autocast takes is in the times of the operations that it converts for.
+                    let host = match &layer.case.layer {
+                        Layer::Cast(_) => {
+                            host(setup, &layer.case, ModelKey::Kind("cast"), phase, setup.mode, network.precision())
+                        }
+                        _ => Seconds::ZERO,
+                    };
+                    kernels.push(Kernel { phase, kind: CONVERSION, host, repeats: None, ..kernel });
                 }
                 let runs = mixed.as_ref().map_or(precision, |m| m.works(i));
                 let first = &mut first[alike * ways + usize::from(runs != precision)];
@@ -100,7 +108,8 @@ impl<'a> Step<'a> {
                 let known = same.filter(|_| phase != Phase::BackwardData).map(|same| kernels[same].cost);
                 let Some(cost) = known.or_else(|| network.cost_in(runs, layer, phase, setup.mode)) else {
                     let host = setup.framework.host.as_ref().filter(|_| phase == Phase::Forward);
-                    if let Some(host) = host.filter(|_| layer.case.layer.is_view(setup.mode)) {
+                    let calls = layer.case.layer.is_view(setup.mode) && !matches!(layer.case.layer, Layer::Cast(_));
+                    if let Some(host) = host.filter(|_| calls) {
                         views += host.viewing(&layer.case.layer, setup.mode, network.precision());
                     }
                     continue;

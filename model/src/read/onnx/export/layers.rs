@@ -4,8 +4,9 @@ use super::site::Site;
 use super::{Int, Ints, Real, Word, Writer};
 use crate::net::layer::{
     Activation, Conv2d, Conv3d, ConvTranspose2d, Copied, Elementwise, Gradient, Interpolation, Layer, OnnxForm,
-    OnnxValue, Pair, PoolOp, Triple, Window,
+    OnnxValue, Pair, PoolOp, Triple, Width, Window,
 };
+use crate::read::onnx::wire::element;
 
 /// More operators than these are written for no layer.
 const MOST_OPERATORS: u64 = 16;
@@ -89,6 +90,13 @@ impl Writer<'_> {
                 self.node("Mul", &[&from[0], &from[1]], name, &[]);
             }
             Layer::Flatten(_) => self.node("Flatten", &[&x], name, &[("axis", Int(1))]),
+            Layer::Cast(cast) => {
+                let to = match cast.to {
+                    Width::Wide => element::FLOAT,
+                    Width::Narrow => element::FLOAT16,
+                };
+                self.node("Cast", &[&x], name, &[("to", Int(i64::from(to)))]);
+            }
             Layer::Pad(pad) => {
                 let [top, bottom, left, right] = pad.padding.map(|p| p as i64);
                 let pads = self.integers(&site.named("pads"), &[0, 0, top, left, 0, 0, bottom, right]);

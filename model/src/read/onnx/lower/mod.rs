@@ -1,8 +1,8 @@
 //! From operators to layers, one sample's shapes in place of a batch's.
 //!
 //! What counts as a kernel follows what PyTorch runs:
-//! * `Reshape`, `Squeeze`, `Unsqueeze`, `Flatten`, `Slice` and `Split` are views, wherever strides express them, `Cast` between real types and `Identity`
-//!   nothing at all;
+//! * `Reshape`, `Squeeze`, `Unsqueeze`, `Flatten`, `Slice` and `Split` are views, wherever strides express them, and `Identity` nothing at all; `Cast` between real types is
+//!   where something of the file has 16 bits (`Layer::Cast`);
 //! * `Transpose` is a view, too; what reads views in an order that it does not take copies them first (`strides`);
 //! * constants, masks and positions that no learned table was read by are taken to be there: they are small beside what
 //!   they are applied to.
@@ -157,9 +157,11 @@ impl<'g, 'a> Lowering<'g, 'a> {
             "LSTM" | "GRU" | "RNN" => self.recurrent(op),
             "RotaryEmbedding" => self.rotary(op),
             "LayerNormalization" | "RMSNormalization" => self.layer_norm(op),
+            "WrittenRMSNormalization" => self.written_rms_norm(op),
             "Softmax" | "LogSoftmax" => self.softmax(op),
             "Dropout" => self.dropout(op),
             "Guarded" => self.alias(op),
+            "Cast" if let Some(to) = self.graph.conversion(op) => self.cast(op, to),
             "Add" | "Sum" => self.add(op),
             "Mul" => self.multiply(op),
             "Scale" => self.scale(op),

@@ -1,10 +1,10 @@
 //! Layers that work element by element, and over rows.
 
-use super::{Issue, Lowering, Op, shape};
+use super::{Issue, Lowering, Op, scope, shape};
 use crate::base::shape::product;
 use crate::net::layer::{
-    Activation, Add, Dropout, Elementwise, Function, Gradient, Layer, LayerNorm, Multiply, PoolOp, PositionEmbedding,
-    Reduce, RelativePositionBias, RmsNorm, Scale, Softmax,
+    Activation, Add, Cast, Copied, Dropout, Elementwise, Function, Gradient, Layer, LayerNorm, Multiply, PoolOp,
+    PositionEmbedding, Reduce, RelativePositionBias, Reshape, RmsNorm, Scale, Softmax, Width,
 };
 use crate::net::network::Source;
 use crate::read::onnx::graph::Id;
@@ -37,8 +37,8 @@ fn gradient(operator: &str, learned: bool, activations: usize, whole: bool) -> G
 }
 
 /// What autocast computes in 32 bits, whatever it reads (aten/src/ATen/autocast_mode.h of pytorch/pytorch 2.11).
-const WIDE: [&str; 11] =
-    ["Pow", "Exp", "Log", "Reciprocal", "Sinh", "Cosh", "Tan", "Asin", "Acos", "CumSum", "ReduceSum"];
+const WIDE: [&str; 12] =
+    ["Pow", "Exp", "Log", "Reciprocal", "Rsqrt", "Sinh", "Cosh", "Tan", "Asin", "Acos", "CumSum", "ReduceSum"];
 
 impl<'g, 'a> Lowering<'g, 'a> {
     /// Rows over the last dimension: `[rows, length]`, or `[length]`.
@@ -99,9 +99,9 @@ impl<'g, 'a> Lowering<'g, 'a> {
             "Bernoulli" | "RandomNormalLike" | "RandomUniformLike" => 10,
             "LpNormalization" | "MeanVarianceNormalization" => 5,
             "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Sum" | "Mean" | "Neg" | "Abs" | "Sqrt"
-            | "Reciprocal" | "Exp" | "Log" | "Floor" | "Ceil" | "Round" | "Sign" | "Erf" | "Sin" | "Cos" | "Tan"
-            | "Atan" | "Asin" | "Acos" | "Sinh" | "Cosh" | "CumSum" | "Not" | "And" | "Or" | "Xor" | "Equal"
-            | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual" | "IsNaN" | "IsInf" => 1,
+            | "Reciprocal" | "Rsqrt" | "Exp" | "Log" | "Floor" | "Ceil" | "Round" | "Sign" | "Erf" | "Sin" | "Cos"
+            | "Tan" | "Atan" | "Asin" | "Acos" | "Sinh" | "Cosh" | "CumSum" | "Not" | "And" | "Or" | "Xor"
+            | "Equal" | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual" | "IsNaN" | "IsInf" => 1,
             // Left out on request: its result passes through.
             _ if self.graph.skips(op) => {
                 let read: Vec<_> = self.activations(op).iter().filter_map(|id| self.places.get(id).cloned()).collect();
@@ -297,6 +297,41 @@ impl<'g, 'a> Lowering<'g, 'a> {
         };
         let from = self.seen(input, &seen)?;
         let place = self.emit(op, layer, vec![from], learned)?;
+        self.made(op, place)
+    }
+
+    /// A conversion between 32 bits and fewer.
+    pub(super) fn cast(&mut self, op: &'g Op<'a>, to: Width) -> Result<(), Issue> {
+        let input = self.activation(op, 0)?;
+        let from = self.seen(input, &self.dims(input)?)?;
+        let place = self.emit(op, Layer::Cast(Cast { to }), vec![from], &[])?;
+        self.made(op, place)
+    }
+
+    /// The operations of a root mean square that a module writes out, as transformers' do: in 32 bits up to the factors
+    /// (src/transformers/models/llama/modeling_llama.py, LlamaRMSNorm). Exports in 32 bits leave conversions out.
+    pub(super) fn written_rms_norm(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
+        let input = self.activation(op, 0)?;
+        let seen = self.rows(input)?;
+        let ones: Vec<i64> = match seen[..] {
+            [rows, _] => vec![rows as i64, 1],
+            _ => vec![1],
+        };
+        let from = self.seen(input, &seen)?;
+        let pass = |gradient, wide| Layer::Elementwise(Elementwise { gradient, wide, ..Elementwise::of(1, None) });
+        let name = scope::path(op.node);
+        let then = |lowering: &mut Self, part: &str, layer: Layer, from: Vec<Source>| {
+            lowering.push(&format!("{name}.{part}"), layer, from, &[]).map(|place| place.source)
+        };
+        let wide = then(self, "float", Layer::Cast(Cast { to: Width::Wide }), vec![from])?;
+        let square = then(self, "pow", pass(Gradient::Reads, true), vec![wide])?;
+        let mean = then(self, "mean", Layer::Reduce(Reduce::default()), vec![square])?;
+        let shifted = then(self, "add", pass(Gradient::Passes, false), vec![mean])?;
+        let root = then(self, "rsqrt", pass(Gradient::Reads, true), vec![shifted])?;
+        let root = then(self, "view", Layer::Reshape(Reshape { shape: ones, copy: Copied::Never }), vec![root])?;
+        let normed = then(self, "mul", Layer::Multiply(Multiply {}), vec![wide, root])?;
+        let narrow = then(self, "to", Layer::Cast(Cast { to: Width::Narrow }), vec![normed])?;
+        let place = self.emit(op, Layer::Scale(Scale { bias: false }), vec![narrow], &op.inputs[1..])?;
         self.made(op, place)
     }
 
