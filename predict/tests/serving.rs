@@ -94,7 +94,9 @@ fn the_highest_rate_keeps_its_target_and_a_bit_more_does_not() {
     };
     let (first, each) = p90(&found);
     assert!(first <= 0.06 && each <= 0.008, "{first} {each}");
-    let more = json(&["--rate", &(1.1 * rate).to_string()]);
+    // Near what is carried a bit more is an overload.
+    let output = serve(&[&SHORT[..], &["--rate", &(1.1 * rate).to_string(), "--format", "json"]].concat());
+    let more: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let missed = more["value"].is_null() || p90(&more).0 > 0.06 || p90(&more).1 > 0.008;
     assert!(missed || more["value"]["queue_grows"] == true, "{rate}");
     assert_eq!(found["value"]["queue_grows"], false);

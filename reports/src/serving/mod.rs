@@ -293,7 +293,8 @@ const COST: &str = "cost of a million tokens of answers";
 
 /// Requests that came in a second.
 fn came(outlook: &Outlook) -> String {
-    outlook.value.as_ref().map_or("grows".into(), |s| significant(s.requests_per_s, 3))
+    let lasts = outlook.value.as_ref().filter(|_| !outlook.is_overloaded());
+    lasts.map_or("grows".into(), |s| significant(s.requests_per_s, 3))
 }
 
 /// A rate with its interval.
@@ -352,9 +353,10 @@ fn points(base: &At, all: &[&At], layouts: bool, priced: Option<&Priced>) -> Tab
 }
 
 /// The setting that has the least of a figure, or the most of its inverse, and by how much it is sure: not where ends of the
-/// intervals of both lie within each other.
+/// intervals of both lie within each other. None of those that do not carry the load.
 fn best<'a>(all: &[&'a At], figure: impl Fn(&At, &Summary) -> Option<f64>) -> Option<(&'a At, bool)> {
-    let value = |at: &At| figure(at, at.outlook.as_ref()?.value.as_ref()?);
+    let carries = |outlook: &&Outlook| !outlook.is_overloaded();
+    let value = |at: &At| figure(at, at.outlook.as_ref().filter(carries)?.value.as_ref()?);
     let ends = |at: &At| {
         let outlook = at.outlook.as_ref()?;
         let (low, high) = (figure(at, outlook.low.as_ref()?)?, figure(at, outlook.high.as_ref()?)?);
@@ -443,11 +445,17 @@ impl Served {
 
     fn overloaded(&self) -> Option<String> {
         let outlook = self.base.outlook.as_ref().filter(|outlook| outlook.is_overloaded())?;
-        Some(format!(
-            "overloaded: {} requests/s come, {} are carried: the queue grows as long as they come",
-            significant(outlook.rate?, 3),
-            significant(outlook.most.value, 3)
-        ))
+        let rate = significant(outlook.rate?, 3);
+        Some(match &outlook.value {
+            Some(s) => format!(
+                "overloaded: {rate} requests/s come, and the queue grows until the last of {}: whoever comes after them waits longer",
+                s.simulated
+            ),
+            None => format!(
+                "overloaded: {rate} requests/s come, {} are carried: the queue grows as long as they come",
+                significant(outlook.most.value, 3)
+            ),
+        })
     }
 
     /// Why no setting that was tried carries the load.
@@ -521,10 +529,11 @@ impl Served {
 
     /// What a reader who reads no more has to know.
     fn lead(&self) -> Option<String> {
+        if let Some(line) = self.overloaded() {
+            return Some(capital(&line));
+        }
         let outlook = self.base.outlook.as_ref()?;
-        let Some(s) = &outlook.value else {
-            return self.overloaded().map(|line| capital(&line));
-        };
+        let s = outlook.value.as_ref()?;
         let seconds = |t: Seconds| with_unit(t.get(), "s");
         let token = s.per_token.map_or(String::new(), |q| format!(", each further one {}", seconds(q.p90)));
         Some(format!(

@@ -52,9 +52,9 @@ pub struct Outlook {
 }
 
 impl Outlook {
-    /// Whether more comes than it carries, most likely.
+    /// Whether more comes than it carries, most likely: the queue grows as long as requests come.
     pub fn is_overloaded(&self) -> bool {
-        self.rate.is_some_and(|rate| rate >= self.most.value)
+        self.rate.is_some_and(|rate| self.value.map_or(rate >= self.most.value, |value| value.grows))
     }
 }
 
@@ -277,7 +277,8 @@ impl Service<'_> {
         };
         let summary = |times: &Times| {
             let run = simulate_copies(times, self.demand.requests(), Load::Closed(users), &self.limits, copies)?;
-            Ok::<_, ServingError>(Summary::of(&run))
+            // No more than all of them wait.
+            Ok::<_, ServingError>(Summary::of(&run).map(|summary| Summary { grows: false, ..summary }))
         };
         let StepTimes { low, value, high, .. } = self.times;
         let most = self.carries()?;
@@ -394,6 +395,35 @@ mod tests {
             let kept = answers(&limits, &demand, copies).kept(&target, 10.0, 1e9).expect("runs");
             assert_eq!(kept.map(|summary| summary.requests), Some(480), "{copies}");
         }
+    }
+
+    /// What a tight cache carries with a queue, not before: answers that are sent back are computed again.
+    #[test]
+    fn what_is_carried_at_most_lasts_with_a_queue() {
+        let limits = Limits { sequences: 1024, tokens: 512, blocks: 500, ..Limits::AMPLE };
+        let demand = Demand::poisson(9000, Lengths::Constant(40), Lengths::Constant(200), 3);
+        let steps = answers(&limits, &demand, 1);
+        let most = steps.most().expect("runs");
+        let run = simulate_copies(&Answers, demand.requests(), Load::Closed(700), &limits, 1).expect("runs");
+        let queued = Summary::of(&run).expect("counts");
+        assert!(queued.preemptions > 0.05 && queued.queue > 100.0, "{} {}", queued.preemptions, queued.queue);
+        assert!((most / queued.requests_per_s - 1.0).abs() < 0.03, "{most} {}", queued.requests_per_s);
+        let grows = |share: f64| steps.at(share * most, 1e9).expect("runs").expect("counts").grows;
+        assert!(grows(1.1) && !grows(0.95));
+    }
+
+    #[test]
+    fn a_queue_that_grows_is_an_overload() {
+        let limits = Limits { sequences: 1, ..Limits::AMPLE };
+        let demand = Demand::poisson(2000, Lengths::Constant(1000), Lengths::Constant(1), 3);
+        let steps = Steps { replica: &Prompts, limits: &limits, demand: &demand, group: Group::ONE };
+        let most = Estimate { value: 130.0, p05: 130.0, p95: 130.0 };
+        let of = |rate| {
+            let value = steps.at(rate, most.value).expect("runs");
+            Outlook { rate: Some(rate), most, value, low: None, high: None }.is_overloaded()
+        };
+        // Who believes that more is carried than the 100 that are.
+        assert_eq!([70.0, 120.0, 140.0].map(of), [false, true, true]);
     }
 
     #[test]

@@ -463,8 +463,13 @@ pub(super) fn saturated_part(
     cached: bool,
 ) -> Result<f64, ServingError> {
     check(requests, limits)?;
-    // As many as run at once, each a few times, lengths as they come.
-    let mean = requests.iter().map(|r| r.prompt + r.answer).sum::<u64>() as f64 / requests.len() as f64;
+    // As many as run at once, each a few times, lengths as they come. Where answers get their blocks as they grow, whoever has
+    // room for its prompt runs, and is sent back once answers need the room: that is what a queue lasts with.
+    let room = |r: &Request| match limits.rule {
+        Scheduling::AnswersFirst | Scheduling::PromptsFirst => r.prompt,
+        Scheduling::WholeAnswers => r.prompt + r.answer,
+    };
+    let mean = requests.iter().map(room).sum::<u64>() as f64 / requests.len() as f64;
     let fit = (limits.capacity() as f64 / mean).ceil().max(1.0);
     let users = fit.min(limits.sequences as f64) as usize + BEYOND;
     let many: Vec<Request> = requests.iter().copied().cycle().take(users * ROUNDS).collect();
@@ -473,9 +478,12 @@ pub(super) fn saturated_part(
     let book = &run.counted;
     let answers = book.answer_tokens / (mean(|r| r.answer) - f64::from(u8::from(cached)));
     // Requests come in waves, as all users began at once: prompts are ahead of them and answers behind. What is computed
-    // again is of no prompt that comes.
-    let alone = cached || run.preemptions > 0;
-    let prompts = if alone { answers } else { book.prompt_tokens / mean(|r| r.prompt) };
+    // again is of no prompt that comes: those are told by who came.
+    let prompts = match (cached, run.preemptions) {
+        (true, _) => answers,
+        (false, 0) => book.prompt_tokens / mean(|r| r.prompt),
+        (false, _) => (run.of.until - run.of.from) as f64,
+    };
     Ok((prompts + answers) / 2.0 / book.span.get())
 }
 

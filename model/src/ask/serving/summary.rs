@@ -95,14 +95,20 @@ pub const FILLINGS: u32 = 3;
 /// evenly makes them wait 2.3 times as long, what is counted beginning after a tenth, 1.8 times after a quarter; of 2000 requests of a server that is busy for
 /// four fifths of the time one run in fifty looks so by chance.
 const GROWS: f64 = 1.5;
+/// And where at least so much of what comes is not carried: by chance it is a fifth of that on such a server.
+const BEYOND: f64 = 0.01;
 /// Fewer requests say nothing of their halves.
 const HALVES: usize = 20;
 
-/// Whether the time until the first token grows between the halves of what counts.
-fn grows(counted: &[Served]) -> bool {
+/// Whether the time until the first token grows between the halves of what counts, which came in so long a time, and is as long
+/// at the end.
+fn grows(counted: &[Served], span: Seconds) -> bool {
+    let mean = |part: &[Served]| part.iter().map(|s| s.to_first().get()).sum::<f64>() / part.len().max(1) as f64;
     let (first, second) = counted.split_at(counted.len() / 2);
-    let mean = |half: &[Served]| half.iter().map(|s| s.to_first().get()).sum::<f64>() / half.len().max(1) as f64;
-    counted.len() >= HALVES && mean(second) > GROWS * mean(first)
+    let (before, last) = (mean(first), mean(&second[second.len() / 2..]));
+    // Between the middles of the halves lies half of the time; in each second of it so much of a second is queued.
+    let queued = (mean(second) - before) / (span.get() / 2.0);
+    counted.len() >= HALVES && mean(second).min(last) > GROWS * before && queued > BEYOND
 }
 
 /// Latencies, rates and energy of the requests that count.
@@ -204,7 +210,7 @@ impl Summary {
             per_answer_token: total / book.answer_tokens,
             per_request: total / counted.len() as f64,
             preemptions: run.preemptions as f64 / run.served.len() as f64,
-            grows: grows(counted),
+            grows: grows(counted, book.span),
         })
     }
 }
@@ -239,5 +245,23 @@ mod tests {
         assert!((of(2).p90.get() - 0.9).abs() < 1e-12);
         assert_eq!(of(1).p99, Seconds::ZERO);
         assert_eq!(Quantiles::of(std::iter::empty()), None);
+    }
+
+    /// A wave that is over before the end, and waits that are nothing beside the time in which requests come, are no queue that
+    /// grows.
+    #[test]
+    fn a_queue_grows_where_it_does_not_go_again() {
+        let of = |wait: &dyn Fn(usize) -> f64| {
+            let served = |i: usize| {
+                let arrived = Seconds::new(0.1 * i as f64);
+                let first = arrived + Seconds::new(wait(i));
+                Served { arrived, first, last: first, answer: 1 }
+            };
+            grows(&(0..400).map(served).collect::<Vec<_>>(), Seconds::new(40.0))
+        };
+        assert!(of(&|i| 0.01 * i as f64));
+        assert!(!of(&|i| if (200..290).contains(&i) { 4.0 } else { 0.1 }));
+        assert!(!of(&|i| 1e-4 * i as f64));
+        assert!(!of(&|_| 3.0));
     }
 }
