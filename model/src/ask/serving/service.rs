@@ -43,7 +43,8 @@ pub struct Outlook {
     pub rate: Option<f64>,
     /// Requests a second that it carries at most: the least, where all steps take as long as their 95 % quantiles.
     pub most: Estimate<f64>,
-    /// What is most likely; nothing where more comes than it carries, for then waits grow as long as requests come.
+    /// What is most likely; nothing where more comes than it carries, for then waits grow as long as requests come. Of a trace,
+    /// what came of it.
     pub value: Option<Summary>,
     /// The same if all steps take time and energy of their 5 % quantiles.
     pub low: Option<Summary>,
@@ -123,12 +124,13 @@ impl<R: Replica> Steps<'_, R> {
         }
     }
 
-    /// What comes of so many requests a second; nothing where that is no less than `most`, what is carried.
+    /// What comes of so many requests a second; nothing where that is no less than `most`, what is carried. A trace is
+    /// simulated as it came: it ends, and its mean lengths say little of when its queue grows.
     ///
     /// # Errors
     /// As [`Self::most`].
     pub fn at(&self, rate: f64, most: f64) -> Result<Option<Summary>, ServingError> {
-        if rate >= most {
+        if rate >= most && self.demand.recorded().is_none() {
             return Ok(None);
         }
         self.filled(rate, |requests, filling| self.summary(requests, filling))
@@ -424,6 +426,24 @@ mod tests {
         };
         // Who believes that more is carried than the 100 that are.
         assert_eq!([70.0, 120.0, 140.0].map(of), [false, true, true]);
+    }
+
+    /// Whatever its mean lengths say is carried.
+    #[test]
+    fn a_trace_is_simulated_as_it_came() {
+        let limits = Limits { sequences: 24, ..Limits::AMPLE };
+        let of = |answer: u32| {
+            let rows: String = (0..600).map(|i| format!("{},10,{answer}\n", 0.03 * f64::from(i))).collect();
+            let demand = Demand::trace("t.csv", &format!("time,prompt,answer\n{rows}")).expect("a trace");
+            let rate = demand.recorded().expect("a trace");
+            let most = Estimate { value: rate / 2.0, p05: rate / 2.0, p95: rate / 2.0 };
+            let value = answers(&limits, &demand, 1).at(rate, most.value).expect("runs");
+            Outlook { rate: Some(rate), most, value, low: None, high: None }
+        };
+        // Seven of 24 sequences are busy with the first, some seventy were with the second.
+        let (light, heavy) = (of(20), of(200));
+        assert!(!light.is_overloaded() && light.value.expect("counts").to_first.p99 < Seconds::new(0.1));
+        assert!(heavy.is_overloaded() && heavy.value.is_some());
     }
 
     #[test]
