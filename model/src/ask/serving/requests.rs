@@ -9,6 +9,8 @@ use std::str::FromStr;
 
 /// No prompt and no answer has more tokens: models are made for no more, and attention was measured to far fewer.
 pub const MOST_TOKENS: u64 = 1 << 20;
+/// Seconds of a trace, beyond which microseconds between requests are lost: some thirty thousand years.
+const LATEST: f64 = 1e12;
 /// Spreads beyond this draw lengths that say nothing.
 const MOST_SPREAD: f64 = 3.0;
 
@@ -89,6 +91,12 @@ impl FromStr for Lengths {
     }
 }
 
+/// A cell of a trace without the quotes that some programs write around each.
+fn bare(cell: &str) -> &str {
+    let cell = cell.trim();
+    cell.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).map_or(cell, str::trim)
+}
+
 /// Requests of one kind of load, to be asked for at any rate: the same draw, faster or slower.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
@@ -126,8 +134,8 @@ impl Demand {
         Self { further: gaps.map(|gaps| (gaps, most)), ..Self::poisson(requests, prompt, answer, seed) }
     }
 
-    /// A trace: CSV with the columns `time` (in seconds, rising), `prompt` and `answer` (tokens) in any order. `name` is that
-    /// of its file.
+    /// A trace: CSV with the columns `time` (in seconds, rising), `prompt` and `answer` (tokens) in any order; blank lines say
+    /// nothing. `name` is that of its file.
     ///
     /// # Errors
     /// One line with the file, the line and what is wrong there.
@@ -135,7 +143,7 @@ impl Demand {
         let wrong = |line: usize, why: String| ServingError::Trace { file: name.to_string(), line, why };
         let mut lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim_end_matches('\r')));
         let (_, header) = lines.next().ok_or_else(|| wrong(1, "the file is empty".into()))?;
-        let columns: Vec<&str> = header.trim_start_matches('\u{feff}').split(',').map(str::trim).collect();
+        let columns: Vec<&str> = header.trim_start_matches('\u{feff}').split(',').map(bare).collect();
         let place = |wanted: &str| {
             let missing = || wrong(1, format!("the header has no column {wanted}; it needs time,prompt,answer"));
             let mut places = columns.iter().enumerate().filter(|(_, column)| **column == wanted).map(|(i, _)| i);
@@ -149,8 +157,8 @@ impl Demand {
         };
         let (time, prompt, answer) = (place("time")?, place("prompt")?, place("answer")?);
         let mut requests: Vec<Request> = Vec::new();
-        for (line, row) in lines {
-            let cells: Vec<&str> = row.split(',').map(str::trim).collect();
+        for (line, row) in lines.filter(|(_, row)| !row.trim().is_empty()) {
+            let cells: Vec<&str> = row.split(',').map(bare).collect();
             if cells.len() != columns.len() {
                 return Err(wrong(line, format!("{} cells where the header has {}", cells.len(), columns.len())));
             }
@@ -161,9 +169,11 @@ impl Demand {
                     wrong(line, format!("{column} is \"{cell}\", not a number of tokens from 1 to {MOST_TOKENS}"))
                 })
             };
-            let number = cells[time].parse::<f64>().ok().filter(|t| t.is_finite() && *t >= 0.0);
+            let number = cells[time].parse::<f64>().ok().filter(|t| (0.0..=LATEST).contains(t));
             let typed = shown(cells[time]);
-            let at = number.ok_or_else(|| wrong(line, format!("time is \"{typed}\", not a number of seconds")))?;
+            let at = number.ok_or_else(|| {
+                wrong(line, format!("time is \"{typed}\", not a number of seconds from 0 to {LATEST:e}"))
+            })?;
             if requests.last().is_some_and(|before| at < before.at.get()) {
                 return Err(wrong(line, format!("time {at} is before that of the line above")));
             }
@@ -306,6 +316,14 @@ mod tests {
     }
 
     #[test]
+    fn quotes_and_blank_lines_of_a_trace_say_nothing() {
+        let plain = Demand::trace("a.csv", "time,prompt,answer\n1,10,2\n3,20,3\n");
+        let written = "\u{feff}\"time\",\"prompt\", \"answer\"\r\n\"1\",\"10\",\"2\"\r\n\r\n\"3\",20,3\r\n\r\n";
+        assert!(plain.is_ok());
+        assert_eq!(Demand::trace("a.csv", written), plain);
+    }
+
+    #[test]
     fn further_requests_come_as_often_with_the_same_lengths() {
         let lengths = (Lengths::Uniform(1, 9000), Lengths::LogNormal(100, 0.5));
         let (few, many) =
@@ -341,12 +359,20 @@ mod tests {
             ("", "a.csv, line 1: the file is empty"),
             ("time,prompt\n", "a.csv, line 1: the header has no column answer; it needs time,prompt,answer"),
             ("time,prompt,answer\n", "a.csv, line 1: there is no request after the header"),
-            ("time,prompt,answer\n0,1,1\n\n2,1,1\n", "a.csv, line 3: 1 cells where the header has 3"),
+            ("time,prompt,answer\n0,1,1\n1\n2,1,1\n", "a.csv, line 3: 1 cells where the header has 3"),
             (
                 "time,prompt,answer\n0,1,1\n1,,1\n",
                 "a.csv, line 3: prompt is \"\", not a number of tokens from 1 to 1048576",
             ),
-            ("time,prompt,answer\n0,1,1\nx,1,1\n", "a.csv, line 3: time is \"x\", not a number of seconds"),
+            (
+                "time,prompt,answer\n0,1,1\nx,1,1\n",
+                "a.csv, line 3: time is \"x\", not a number of seconds from 0 to 1e12",
+            ),
+            (
+                "time,prompt,answer\n0,1,1\n2e12,1,1\n",
+                "a.csv, line 3: time is \"2e12\", not a number of seconds from 0 to 1e12",
+            ),
+            ("time,prompt,answer\n\n \n", "a.csv, line 1: there is no request after the header"),
             ("time,prompt,answer\n2,1,1\n1,1,1\n", "a.csv, line 3: time 1 is before that of the line above"),
             (
                 "time,prompt,answer,time\n2,1,1,2\n",
