@@ -471,8 +471,8 @@ proptest! {
         let demand = Demand::poisson(count, prompt, answer, seed);
         // What SGLang's rule wants besides.
         let blocks = demand.longest().div_ceil(block) + 2 + spare;
-        // TensorRT-LLM's refuses prompts that are longer than a step.
-        let tokens = if rule == Scheduling::WholeAnswers && !chunked { tokens.max(demand.longest()) } else { tokens };
+        // Only SGLang's takes whole prompts that are longer than a step.
+        let tokens = if rule != Scheduling::PromptsFirst && !chunked { tokens.max(demand.longest()) } else { tokens };
         let limits = Limits { rule, tokens, sequences, blocks, block, chunked, reserve };
         let load = if users == 0 { Load::Open } else { Load::Closed(users) };
         let requests = demand.at_rate(rate);

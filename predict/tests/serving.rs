@@ -422,6 +422,8 @@ fn what_an_engine_s_rule_does_not_take_is_one_line() {
     assert!(staged.status.success(), "{}", String::from_utf8_lossy(&staged.stderr));
     let greedy = ["--prompt", "256", "--no-scheduler-reserve-full-isl", "--framework", "sglang"];
     refused(&greedy, "--no-scheduler-reserve-full-isl is vLLM's");
+    let whole = ["--prompt", "1024", "--max-num-batched-tokens", "512", "--no-chunked-prefill"];
+    refused(&whole, "a prompt of 1024 tokens is longer than a step of 512");
     let long = ["--prompt", "9000", "--framework", "tensorrt-llm"];
     refused(&long, "a prompt of 9000 tokens is longer than a step of 8192");
     let cut = serve(&[&["--answer", "32", "--rate", "10", "--enable-chunked-prefill"], &long[..]].concat());

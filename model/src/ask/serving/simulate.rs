@@ -270,7 +270,9 @@ pub fn check(requests: &[Request], limits: &Limits) -> Result<(), ServingError> 
         return Err(ServingError::Nothing);
     }
     let longest = requests.iter().map(|r| r.prompt).max().unwrap_or(0);
-    if limits.rule == Scheduling::WholeAnswers && !limits.chunked && longest > limits.tokens {
+    // SGLang takes a longer one alone.
+    let alone = limits.rule == Scheduling::PromptsFirst;
+    if !alone && !limits.chunked && longest > limits.tokens {
         return Err(ServingError::Prompt { tokens: longest, most: limits.tokens });
     }
     let capacity = limits.capacity();

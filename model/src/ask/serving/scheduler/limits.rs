@@ -17,8 +17,8 @@ pub struct Limits {
     pub blocks: u64,
     /// Tokens of a block (`block_size`, `tokens_per_block`, `page_size`).
     pub block: u64,
-    /// Whether a prompt may be computed in several steps. Otherwise it runs whole, one that is longer than the budget with
-    /// no other prompt beside it; TensorRT-LLM takes none that is longer.
+    /// Whether a prompt may be computed in several steps. Otherwise it runs whole; SGLang runs one that is longer than the
+    /// budget with no other prompt beside it, the others take none.
     pub chunked: bool,
     /// Of vLLM: whether a sequence comes in only where all of its known tokens fit in the cache beside what is there
     /// (`scheduler_reserve_full_isl`); otherwise where those of its first step do. The other rules ask for more.
