@@ -430,6 +430,31 @@ fn what_an_engine_s_rule_does_not_take_is_one_line() {
     assert!(cut.status.success(), "{}", String::from_utf8_lossy(&cut.stderr));
 }
 
+/// What is too small, or cannot be, is named before another layout is.
+#[test]
+fn what_leaves_no_room_is_named() {
+    let why = |options: &str| {
+        let words = "serve --net llama3_8b --prompt 1024 --answer 256 --rate 1 ".to_string() + options;
+        let output = program::predict().args(words.split(' ')).output().expect("starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && error.lines().count() == 1, "{options}: {error}");
+        error
+    };
+    for (options, expected) in [
+        ("--gpu h100 --gpu-memory-utilization 0.1", "; --gpu-memory-utilization 0.1 leaves 8.0 GiB: 0.9 has room"),
+        ("--gpu h100 --gpu-memory-utilization 0.2", "; --gpu-memory-utilization 0.2 leaves 16.0 GiB: 0.9 has room"),
+        ("--gpu h100 --block-size 1000000", "; a block of --block-size 1000000 is more than the cache: 16 has room"),
+        (
+            "--gpu t4 --precision bf16",
+            "t4 has no units that compute in bf16; it has fp32, fp16, int8: --precision fp16",
+        ),
+        ("--gpu t4 --precision fp16", "; --tensor-parallel 2 has room"),
+    ] {
+        let found = why(options);
+        assert!(found.trim_end().ends_with(expected), "{found}");
+    }
+}
+
 #[test]
 fn room_for_the_first_chunk_alone_sends_back_more() {
     // Where the cache is short, who begins by the first chunk alone is sent back more often, and more is computed again.

@@ -5,12 +5,13 @@ use crate::cluster::{Cluster, of_generation};
 use crate::failure::Failure;
 use joulecast_model::ask::serving::times::{Extent, Room, StepTimes};
 use joulecast_model::ask::serving::{Demand, Engine, Limits, ServingError, check};
+use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
 use joulecast_model::net::network::Network;
 use joulecast_model::net::share::{Layout, shares};
 use joulecast_model::step::framework::Scheduling;
 use joulecast_model::step::layout::Deployment;
-use joulecast_model::step::predictor::OperatingPoint;
+use joulecast_model::step::predictor::{OperatingPoint, PredictError};
 use std::sync::Arc;
 
 /// A replica of a network on a layout.
@@ -45,9 +46,17 @@ impl From<Unfit> for Failure {
 /// The limits of a cluster's engine, with no blocks yet.
 ///
 /// # Errors
-/// When the profile is of no engine that serves, or of one without what is asked of it.
+/// When the profile is of no engine that serves, or of one without what is asked of it, or the GPU does not compute in the
+/// precision.
 pub(super) fn limits(cluster: &Cluster, engine: &Engine) -> Result<Limits, Failure> {
     let (gpu, framework) = (cluster.first().gpu(), cluster.first().framework());
+    if gpu.computes_in(cluster.precision).is_none() {
+        let available = gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
+        let why = PredictError::Precision { gpu: gpu.name.clone(), precision: cluster.precision, available };
+        let halves = [Precision::Bf16, Precision::Fp16].into_iter().find(|p| gpu.computes_in(*p).is_some());
+        let instead = halves.unwrap_or(Precision::Fp32);
+        return Err(Failure::usage(format_args!("{why}: --precision {instead}")));
+    }
     let Some(serving) = framework.serving else {
         let known =
             catalog::framework_names().filter(|name| catalog::framework(name).is_ok_and(|f| f.serving.is_some()));
@@ -161,17 +170,34 @@ fn exchanging(network: &Network, layout: Layout) -> String {
     )
 }
 
-/// Where a load has too little memory on a layout: which layout of a node has enough, as options that ask for it, or that none
-/// has; nothing where memory is not what is wrong.
+/// Where a load has too little memory on a layout: which option leaves too little, or which layout of a node has enough, as
+/// options that ask for it, or that none has; nothing where memory is not what is wrong.
 pub(super) fn instead(
     cluster: &Cluster,
     network: &Network,
     asked: (&Demand, &Engine),
     layout: Layout,
 ) -> Option<String> {
-    let on = |layout: &Layout| Fitting::of(cluster, network, asked, *layout, OperatingPoint::default());
+    let with = |engine: &Engine, layout: &Layout| {
+        Fitting::of(cluster, network, (asked.0, engine), *layout, OperatingPoint::default())
+    };
+    let on = |layout: &Layout| with(asked.1, layout);
     if layout.exchanging() > 1 || !matches!(on(&layout), Err(Unfit::Memory(_))) {
         return None;
+    }
+    let engine = asked.1;
+    let usual = Engine { memory: engine.memory.max(Engine::MEMORY), ..*engine };
+    if engine.memory < usual.memory && with(&usual, &layout).is_ok() {
+        let left = cluster.first().gpu().memory.value.to_gib() * engine.memory;
+        return Some(format!(
+            "--gpu-memory-utilization {} leaves {left:.1} GiB: {} has room",
+            engine.memory, usual.memory
+        ));
+    }
+    let usual = Engine { block: None, ..*engine };
+    if let (Some(block), Ok(fitting)) = (engine.block, with(&usual, &layout)) {
+        let room = fitting.limits.block;
+        return Some(format!("a block of --block-size {block} is more than the cache: {room} has room"));
     }
     let node = layouts(cluster, network, false).unwrap_or_default();
     Some(match node.iter().find(|layout| on(layout).is_ok()) {
