@@ -305,6 +305,31 @@ fn what_a_file_says_of_its_use_is_kept() {
     assert_eq!(part.stated.precision, Some(Precision::Bf16));
 }
 
+/// What is done of weights in fewer bits, and which option asks for what is published.
+#[test]
+fn weights_in_fewer_bits_name_the_option_that_asks_for_them() {
+    let groups = |kind, bits| json!({"group_0": {"weights": {"num_bits": bits, "type": kind}}});
+    for (method, option) in [
+        (json!({"quant_method": "awq", "bits": 4}), "--weights int4"),
+        (json!({"quant_method": "gptq", "bits": 8}), "--weights int8"),
+        (json!({"quant_method": "bitsandbytes", "load_in_4bit": true}), "--weights int4"),
+        (json!({"quant_method": "compressed-tensors", "config_groups": groups("int", 4)}), "--weights int4"),
+        (json!({"quant_method": "compressed-tensors", "config_groups": groups("float", 8)}), "--precision fp8"),
+        (json!({"quant_method": "fp8"}), "--precision fp8"),
+        (json!({"quant_method": "mxfp4"}), "--weights int4"),
+        (json!({"quant_method": "aqlm"}), "--weights fp8, int8 or int4"),
+    ] {
+        let name = method["quant_method"].as_str().expect("a name").to_string();
+        let found = changed("llama3_1_8b", &[("quantization_config", method), ("torch_dtype", json!("bfloat16"))]);
+        let found = found.expect("known");
+        let expected = format!(
+            "its weights are published in {name}: taken in bf16 where nothing else is asked for; {option} asks for what is published"
+        );
+        assert!(found.notes.contains(&expected), "{:?}", found.notes);
+        assert_eq!(found.stated.experts, None, "{name}");
+    }
+}
+
 /// Published: 20.9 billion parameters in 12.8 GiB (gpt-oss-20b's model card, size of the checkpoint); experts have 4.25 bits.
 #[test]
 fn experts_in_mxfp4_are_stored_in_four_bits() {

@@ -8,12 +8,14 @@ mod architectures;
 mod config;
 mod decoder;
 mod lower;
+mod quantization;
 
 use crate::base::precision::Precision;
 use crate::base::shape::Shape;
 use crate::base::text::{Names, closest, in_short, shown};
-use crate::net::network::{Input, Network, Published, SEQUENCE, ShapedNetwork, Stated, Weights};
+use crate::net::network::{Input, Network, Published, SEQUENCE, ShapedNetwork, Stated};
 use config::{Config, Outcome};
+use decoder::Feed;
 use serde_json::Value;
 
 /// Tokens of a prompt unless somebody says otherwise, as in the zoo; of learned positions no more than there are.
@@ -34,6 +36,11 @@ pub fn read(text: &str, name: &str) -> Result<Network, String> {
     }
     stated.is_silent = stated.precision.is_none();
     let model = read(config)?;
+    let experts = model.blocks.iter().any(|block| matches!(block.feed, Feed::Experts(_)));
+    for config in [whole, config] {
+        let told = quantization::tell(&config, experts, &mut stated)?;
+        notes.extend(told.filter(|told| !notes.contains(told)));
+    }
     if let Some(cross) = model.blocks.first().and_then(|block| block.cross) {
         let positions = cross.positions;
         notes.push(format!("of an encoder and a decoder the latter: what the encoder made, {positions} positions, comes with the prompt"));
@@ -102,17 +109,6 @@ fn tell(config: &Config<'_>, notes: &mut Vec<String>, stated: &mut Stated) -> Ou
             notes.push(text);
         }
     };
-    if let Some(part) = config.part("quantization_config") {
-        let method = part.text("quant_method")?;
-        if method == Some("mxfp4") {
-            // Attention, routers, embedding and logits stay as they are: `modules_to_not_convert`.
-            stated.experts = Some(Weights::Int4);
-            note("its experts are published in mxfp4: stored as int4 is, in 4.16 bits a value instead of 4.25, and multiplied in 16 bits".into());
-        } else {
-            let method = shown(method.unwrap_or("another form"));
-            note(format!("its weights are published in {method}: predicted in the precision that is asked for"));
-        }
-    }
     // Releases of transformers since the fifth write the second.
     for key in ["torch_dtype", "dtype"] {
         let Some(name) = config.text(key)? else { continue };
