@@ -109,7 +109,8 @@ impl LayerCase {
     }
 
     /// What its kernels compute in where a network runs in `network`. In fp8 only linear layers do that, and of these
-    /// those whose sizes are multiples of 16, as cuBLASLt wants them; frameworks run all other layers in bf16.
+    /// those whose sizes are multiples of 16, as cuBLASLt wants them; frameworks run all other layers in bf16. With integers
+    /// in the products, attention that has a cache, and the cache, stay in 16 bits.
     pub fn runs_in(&self, network: Precision) -> Precision {
         let aligned = |features: u64| features > 0 && features.is_multiple_of(FP8_ALIGNMENT);
         match (network, &self.layer, self.inputs.first()) {
@@ -124,6 +125,7 @@ impl LayerCase {
                 Precision::Fp8
             }
             (Precision::Fp8, ..) => Precision::Bf16,
+            (Precision::Int8, layer, _) if layer.has_cache() => Precision::Bf16,
             _ => network,
         }
     }
@@ -187,6 +189,19 @@ mod tests {
             (cost.read.get(), cost.weights.get(), cost.written.get()),
             (15 * 32 + 32 * 48, 32 * 48, 2 * 15 * 48)
         );
+        Ok(())
+    }
+
+    #[test]
+    fn in_int8_attention_with_a_cache_stays_in_16_bits() -> Result<(), Box<dyn std::error::Error>> {
+        let attention = |more: &str| {
+            let json = r#"{"inputs":[[1,12]],"layer":{"kind":"attention","heads":2,"kv_heads":1,"causal":true"#;
+            LayerCase::from_json(&format!("{json}{more}}}}}"))
+        };
+        let cached = attention(r#","cached":99"#)?;
+        let runs = [attention("")?, attention(r#","cached":0"#)?, cached.clone()].map(|c| c.runs_in(Precision::Int8));
+        assert_eq!(runs, [Precision::Int8, Precision::Bf16, Precision::Bf16]);
+        assert_eq!(cached.runs_in(Precision::Fp16), Precision::Fp16);
         Ok(())
     }
 

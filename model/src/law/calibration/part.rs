@@ -69,9 +69,10 @@ impl Wanted<'_> {
         phase && choice.precisions.iter().any(|p| self.is_run_in(*p))
     }
 
-    /// Whether a precision is the networks', or the one that stands beside fp8.
+    /// Whether a precision is the networks', or the one that stands beside fp8, and beside integers for what has a cache.
     fn is_run_in(&self, precision: Precision) -> bool {
-        precision == self.precision || self.precision == Precision::Fp8 && precision == Precision::Bf16
+        let beside = matches!(self.precision, Precision::Fp8 | Precision::Int8) && precision == Precision::Bf16;
+        precision == self.precision || beside
     }
 
     /// Whether a model is of the precision, phase and framework in hand, or may stand in: fp32 for every precision, fp16 for

@@ -136,6 +136,15 @@ impl Layer {
         }
     }
 
+    /// Whether it is attention of any kind that has a cache.
+    pub fn has_cache(&self) -> bool {
+        match self {
+            Self::Attention(attention) => attention.cached.is_some(),
+            Self::LatentAttention(attention) => attention.cached.is_some(),
+            _ => false,
+        }
+    }
+
     /// Elements per sample that attention of any kind reads of a cache, and writes into it, forward.
     pub fn cached_traffic(&self, inputs: &[Shape]) -> (u64, u64) {
         let of = |decodes: bool, all: u64, new: u64| (if decodes { all } else { 0 }, new);

@@ -367,8 +367,7 @@ impl ShapedNetwork {
 
     /// Bytes that keys and values of a sample take in a cache once it has run.
     pub fn cache_bytes(&self) -> u64 {
-        let width = self.precision.result_bytes();
-        let all = || self.each(|layer| layer.cache_bytes(width)).fold(0, u64::saturating_add);
+        let all = || self.each(|layer| layer.cache_bytes(self.precision)).fold(0, u64::saturating_add);
         *self.totals.cache_bytes.get_or_init(all)
     }
 

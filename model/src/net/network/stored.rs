@@ -112,9 +112,9 @@ impl ShapedLayer {
         }
     }
 
-    /// Bytes that keys and values of a sample take in a cache once this has run, in a network that hands on `width` bytes a value.
-    pub fn cache_bytes(&self, width: u64) -> u64 {
-        let width = if self.stored.cache.is_some() { 1 } else { width };
+    /// Bytes that keys and values of a sample take in a cache once this has run, in a network that computes in `precision`.
+    pub fn cache_bytes(&self, precision: Precision) -> u64 {
+        let width = if self.stored.cache.is_some() { 1 } else { self.case.runs_in(precision).result_bytes() };
         self.case.layer.cache_elements(&self.case.inputs).saturating_mul(width)
     }
 

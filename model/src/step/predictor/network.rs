@@ -61,7 +61,12 @@ impl<'a> Step<'a> {
         models: &mut Models<'a>,
     ) -> Result<Self, PredictError> {
         let precision = network.precision();
-        let beside = if precision == Precision::Fp8 { Precision::Bf16 } else { precision };
+        let has_cache = || network.layers().iter().any(|layer| layer.case.layer.has_cache());
+        let beside = match precision {
+            Precision::Fp8 => Precision::Bf16,
+            Precision::Int8 if has_cache() => Precision::Bf16,
+            other => other,
+        };
         if let Some(precision) = [precision, beside].into_iter().find(|p| setup.gpu.computes_in(*p).is_none()) {
             let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
             return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
