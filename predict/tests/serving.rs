@@ -124,6 +124,22 @@ fn limits_lower_what_is_carried_and_what_a_token_takes() {
     assert!(points.iter().any(|p| number(p, "/value/energy_per_token_j") < base.1));
 }
 
+/// At the lowest clock the largest steps draw more than the limit, though smaller ones keep it.
+#[test]
+fn a_limit_that_is_not_kept_is_told() {
+    let told = |cap: &str| {
+        let found = json(&["--rate", "10", "--power-cap", cap]);
+        let told = found["warnings"].as_array().expect("a list").iter().filter_map(Value::as_str);
+        told.filter(|note| note.ends_with("the board will exceed its limit")).map(str::to_string).collect::<Vec<_>>()
+    };
+    let low = told("200");
+    assert!(
+        low.len() == 1 && low[0].starts_with("largest steps of answers: the kernels draw more than 200 W"),
+        "{low:?}"
+    );
+    assert!(told("500").is_empty());
+}
+
 #[test]
 fn a_trace_is_served_at_its_rate() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -530,6 +530,7 @@ impl StepTimes {
                     let beside = many.map_or(parts.attention, |many| added(many, parts.attention));
                     predicted.attention.push((tokens, parts.attention, beside, ends));
                 }
+                predicted.warn_of_limit("largest steps of prompts", p);
                 if tokens == longest {
                     predicted.warn("prefill", p);
                 }
@@ -553,6 +554,7 @@ impl StepTimes {
                     if let Some((_, row)) = predicted.decode.last_mut() {
                         row.push((cached, parts, ends));
                     }
+                    predicted.warn_of_limit("largest steps of answers", &p);
                     if Some(&batch) == batches.get(batches.len() / 2) && Some(&cached) == lengths.last() {
                         predicted.tiers = Some((p.time_tier, p.power_tier));
                         predicted.warn("decode", &p);
@@ -568,8 +570,21 @@ impl StepTimes {
 impl Predicted {
     /// What a step has to tell; not of its memory, which the scheduler keeps to.
     fn warn(&mut self, part: &str, p: &NetworkPrediction) {
-        let told = p.warnings.iter().filter(|w| !matches!(w, Warning::Memory { .. }));
-        self.warnings.extend(told.map(|w| w.clone().of(part)));
+        self.tell(part, p, |w| !matches!(w, Warning::Memory { .. }));
+    }
+
+    /// That a step draws more than the limit at the lowest clock: if any does, the largest ones do.
+    fn warn_of_limit(&mut self, part: &str, p: &NetworkPrediction) {
+        self.tell(part, p, |w| matches!(w, Warning::BeyondLimit { .. }));
+    }
+
+    fn tell(&mut self, part: &str, p: &NetworkPrediction, is_told: fn(&Warning) -> bool) {
+        for warning in p.warnings.iter().filter(|w| is_told(w)) {
+            let told = warning.clone().of(part);
+            if !self.warnings.contains(&told) {
+                self.warnings.push(told);
+            }
+        }
     }
 
     fn times(&self, end: usize, extent: Extent, engine: Serving, waiting: Watts) -> StageTimes {
