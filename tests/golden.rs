@@ -54,6 +54,7 @@ fn costs_of_every_kind() {
             "rms_norm" | "class_token" => ("", &[&[6, 16]]),
             "position_embedding" => ("positions = 10", &[&[6, 16]]),
             "relative_position_bias" => ("heads = 2\nwindow = 3", &[&[4, 9, 9]]),
+            "cast" => ("to = \"wide\"", &[&[4, 6, 6]]),
             "reshape" => ("shape = [-1, 4]\ncopy = true", &[&[4, 6, 6]]),
             "permute" => ("order = [1, 2, 0]\ncopy = true", &[&[4, 6, 6]]),
             "slice" => ("axis = 0\nsize = 2", &[&[4, 6, 6]]),
