@@ -286,7 +286,7 @@ fn cross_attention_is_divided_by_heads() {
 #[test]
 fn what_a_file_says_of_its_use_is_kept() {
     let bare = read("llama3_1_8b");
-    assert_eq!((bare.stated.precision, bare.stated.is_silent, bare.stated.positions), (None, true, Some(2048)));
+    assert_eq!((bare.stated.precision, bare.stated.is_silent, bare.stated.positions), (None, true, Some(131_072)));
     for (key, dtype, precision) in [
         ("torch_dtype", "bfloat16", Some(Precision::Bf16)),
         ("dtype", "float16", Some(Precision::Fp16)),

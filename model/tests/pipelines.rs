@@ -338,7 +338,7 @@ proptest! {
         let lengths = |(low, more)| Lengths::Uniform(low, low + more);
         let demand = Demand::poisson(count, lengths(prompt), lengths(answer), seed);
         let blocks = demand.longest().div_ceil(block) + spare;
-        let tokens = if rule == Scheduling::WholeAnswers && !chunked { tokens.max(demand.longest()) } else { tokens };
+        let tokens = if chunked { tokens } else { tokens.max(demand.longest()) };
         let limits = Limits { rule, tokens, sequences, blocks, block, chunked, reserve };
         let load = if users == 0 { Load::Open } else { Load::Closed(users) };
         let requests = demand.at_rate(rate);

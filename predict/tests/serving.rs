@@ -411,9 +411,9 @@ fn each_engine_s_rule_and_limits_are_simulated() {
         let (_, block, tokens, chunked) = limits(&of(engine, &[&asked[..], &["--enable-chunked-prefill"]].concat()));
         assert_eq!((block, tokens, chunked), (Some(8), Some(512), Some(true)), "{engine}");
     }
-    // 16 users who begin together stay together: all of their prompts are a step, and no answer waits for one.
+    // Answers wait for prompts in steps of their own.
     let token = |found: &Value| number(found, "/value/time_per_token_s/mean");
-    assert!(token(&sglang) < token(&vllm), "{} {}", token(&sglang), token(&vllm));
+    assert!(token(&sglang) > token(&vllm), "{} {}", token(&sglang), token(&vllm));
     let said = |framework: &str| text(&[&few[..], &["--framework", framework]].concat());
     assert!(said("sglang").contains("32 sequences, prompts in steps of their own; "));
     assert!(said("tensorrt-llm").contains("32 sequences, begun where whole answers have room, prompts whole; "));

@@ -277,8 +277,9 @@ impl Service<'_> {
             Group::Alike(copies) => copies,
             Group::Apart(_) => return Err(ServingError::Apart),
         };
+        let requests = met_midway(self.demand.requests(), users);
         let summary = |times: &Times| {
-            let run = simulate_copies(times, self.demand.requests(), Load::Closed(users), &self.limits, copies)?;
+            let run = simulate_copies(times, &requests, Load::Closed(users), &self.limits, copies)?;
             // No more than all of them wait.
             Ok::<_, ServingError>(Summary::of(&run).map(|summary| Summary { grows: false, ..summary }))
         };
@@ -309,6 +310,20 @@ impl Service<'_> {
 /// A value with the ends of its interval, none of which it lies beyond: halving finds one border of several.
 fn within_ends(value: f64, low: f64, high: f64) -> Estimate<f64> {
     Estimate { value, p05: low.min(value), p95: high.max(value) }
+}
+
+/// How far into an answer the next user is met, in answers: multiples of the golden ratio lie apart from each other.
+const APART: f64 = 0.618_033_988_749_895;
+
+/// The same requests, but users are met while they are answered: who all began at once with answers of one length would stay in
+/// step, and what counts would end within a wave.
+fn met_midway(requests: &[Request], users: usize) -> Vec<Request> {
+    let left = |i: usize, answer: u64| (answer as f64 * ((i as f64 + 0.5) * APART).fract()).ceil().max(1.0) as u64;
+    let met = |(i, request): (usize, &Request)| match i < users {
+        true => Request { answer: left(i, request.answer), ..*request },
+        false => *request,
+    };
+    requests.iter().enumerate().map(met).collect()
 }
 
 #[cfg(test)]
@@ -396,6 +411,30 @@ mod tests {
         for copies in [1, 3] {
             let kept = answers(&limits, &demand, copies).kept(&target, 10.0, 1e9).expect("runs");
             assert_eq!(kept.map(|summary| summary.requests), Some(480), "{copies}");
+        }
+    }
+
+    /// By Little's law, and by tokens, what answers of one length come to; users in step count a wave more or less.
+    #[test]
+    fn rates_of_users_agree_with_their_latencies() {
+        let limits = Limits { sequences: 1024, ..Limits::AMPLE };
+        let demand = Demand::poisson(2700, Lengths::Constant(1024), Lengths::Constant(256), 1);
+        for users in [200, 256] {
+            let requests = met_midway(demand.requests(), users);
+            let of = |requests: &[Request]| {
+                let run = simulate_copies(&Answers, requests, Load::Closed(users), &limits, 1).expect("runs");
+                let summary = Summary::of(&run).expect("counts");
+                let rate = summary.requests_per_s;
+                [users as f64 / summary.to_last.mean.get() / rate, summary.tokens_per_s / 256.0 / rate]
+            };
+            assert!(of(&requests).iter().all(|ratio| (ratio - 1.0).abs() < 0.005), "{:?}", of(&requests));
+            assert!(
+                of(demand.requests()).iter().any(|ratio| (ratio - 1.0).abs() > 0.015),
+                "{:?}",
+                of(demand.requests())
+            );
+            let shortened = requests.iter().filter(|request| request.answer < 256).count();
+            assert!((users - 1..=users).contains(&shortened) && requests.len() == 2700);
         }
     }
 
