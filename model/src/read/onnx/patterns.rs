@@ -22,21 +22,19 @@ const PATTERNS: &[(&str, &str)] = &[
         "Div(Sub(x, ReduceMean(x)), \
          Sqrt(Add(ReduceMean(Pow(Sub(x, ReduceMean(x)), 2) | Mul(Sub(x, ReduceMean(x)), Sub(x, ReduceMean(x)))), _)))",
     ),
+    // One kernel of PyTorch's.
+    ("Rsqrt(x)", "Reciprocal(Sqrt(x))"),
+    ("Rsqrt(x)", "Div(1, Sqrt(x))"),
     // With the factors first it is a module's own code, as all of transformers' are, one operation after the other.
-    (
-        "WrittenRMSNormalization(x, w)",
-        "Mul.($w, Mul(x, Reciprocal(Sqrt(Add(ReduceMean(Pow(x, 2) | Mul(x, x)), _))) \
-         | Div(1, Sqrt(Add(ReduceMean(Pow(x, 2) | Mul(x, x)), _)))))",
-    ),
+    ("WrittenRMSNormalization(x, w)", "Mul.($w, Mul(x, Rsqrt(Add(ReduceMean(Pow(x, 2) | Mul(x, x)), _))))"),
     // As a function where some numbers have 16 bits: in 32, and back.
     (
         "RMSNormalization(x, w)",
-        "Cast(Mul.(Mul(Cast(x), Reciprocal(Sqrt(Add(ReduceMean(Pow(Cast(x), 2) | Mul(Cast(x), Cast(x))), _)))), $w))",
+        "Cast(Mul.(Mul(Cast(x), Rsqrt(Add(ReduceMean(Pow(Cast(x), 2) | Mul(Cast(x), Cast(x))), _))), $w))",
     ),
     (
         "RMSNormalization(x, w)",
-        "Mul(Mul(x, Reciprocal(Sqrt(Add(ReduceMean(Pow(x, 2) | Mul(x, x)), _))) \
-         | Div(1, Sqrt(Add(ReduceMean(Pow(x, 2) | Mul(x, x)), _)))) \
+        "Mul(Mul(x, Rsqrt(Add(ReduceMean(Pow(x, 2) | Mul(x, x)), _))) \
          | Div(x, Sqrt(Add(ReduceMean(Pow(x, 2) | Mul(x, x)), _))), $w)",
     ),
     // A group normalization by the one of instances: as many ones as there are groups, then a factor and a shift per channel.
@@ -89,9 +87,6 @@ const PATTERNS: &[(&str, &str)] = &[
         "MatMul(Softmax(Mul(MatMul(q, k), _) | Div(MatMul(q, k), _) \
          | MatMul(Mul(q, _) | Div(q, _) | q, Mul(k, _) | Div(k, _) | k)), v)",
     ),
-    // One kernel of PyTorch's.
-    ("Rsqrt(x)", "Reciprocal(Sqrt(x))"),
-    ("Rsqrt(x)", "Div(1, Sqrt(x))"),
     // One factor and one shift per channel, as Caffe and inference engines run them.
     ("Scale(x, w, b)", "Add(Mul(x, $w), $b)"),
     // A product and its bias.
