@@ -35,15 +35,8 @@ impl Policy {
         match &layer.case.layer {
             // A group for each channel is an instance norm, which runs as a batch norm.
             Layer::GroupNorm(norm) if channels == Some(norm.groups) => Self::AsRead,
-            Layer::Conv2d(_)
-            | Layer::Conv3d(_)
-            | Layer::ConvTranspose2d(_)
-            | Layer::Linear(_)
-            | Layer::Matmul(_)
-            | Layer::Attention(_)
-            | Layer::LatentAttention(_)
-            | Layer::Experts(_)
-            | Layer::Recurrent(_) => Self::Narrow,
+            Layer::Matmul(_) | Layer::Attention(_) => Self::Narrow,
+            other if multiplies_weights(other) => Self::Narrow,
             Layer::LayerNorm(_) | Layer::GroupNorm(_) => Self::Wide,
             Layer::Activation(Activation { function: Function::Softplus }) => Self::Wide,
             Layer::Elementwise(elementwise) if elementwise.wide => Self::Wide,
@@ -68,16 +61,24 @@ impl Policy {
         match &layer.case.layer {
             Layer::Cast(cast) => Self::Cast(cast.to),
             // Weights have the network's precision, and PyTorch refuses two types in a product.
-            Layer::Conv2d(_)
+            other if multiplies_weights(other) => Self::Narrow,
+            _ => Self::Widest,
+        }
+    }
+}
+
+/// Whether a layer is products of what it reads and weights.
+fn multiplies_weights(layer: &Layer) -> bool {
+    matches!(
+        layer,
+        Layer::Conv2d(_)
             | Layer::Conv3d(_)
             | Layer::ConvTranspose2d(_)
             | Layer::Linear(_)
             | Layer::LatentAttention(_)
             | Layer::Experts(_)
-            | Layer::Recurrent(_) => Self::Narrow,
-            _ => Self::Widest,
-        }
-    }
+            | Layer::Recurrent(_)
+    )
 }
 
 /// How a layer runs.

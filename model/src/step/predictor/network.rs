@@ -84,6 +84,7 @@ impl<'a> Step<'a> {
             let mut updates = 0;
             let fused = setup.framework.fused_update.as_ref().filter(|_| phase == Phase::Update);
             for (i, (layer, &alike)) in network.layers().iter().zip(network.alike()).enumerate() {
+                let casts = matches!(layer.case.layer, Layer::Cast(_));
                 for converted in mixed.iter().flat_map(|m| m.converted(network, i, phase)) {
                     let known = converting.iter().find(|(c, _)| *c == converted).map(|(_, kernel)| *kernel);
                     let kernel = match known {
@@ -98,11 +99,11 @@ impl<'a> Step<'a> {
                         }
                     };
                     // What autocast takes is in the times of the operations that it converts for.
-                    let host = match &layer.case.layer {
-                        Layer::Cast(_) => {
+                    let host = match casts {
+                        true => {
                             host(setup, &layer.case, ModelKey::Kind("cast"), phase, setup.mode, network.precision())
                         }
-                        _ => Seconds::ZERO,
+                        false => Seconds::ZERO,
                     };
                     kernels.push(Kernel { phase, kind: CONVERSION, host, repeats: None, ..kernel });
                 }
@@ -113,8 +114,7 @@ impl<'a> Step<'a> {
                 let known = same.filter(|_| phase != Phase::BackwardData).map(|same| kernels[same].cost);
                 let Some(cost) = known.or_else(|| network.cost_in(runs, layer, phase, setup.mode)) else {
                     let host = setup.framework.host.as_ref().filter(|_| phase == Phase::Forward);
-                    let calls = layer.case.layer.is_view(setup.mode) && !matches!(layer.case.layer, Layer::Cast(_));
-                    if let Some(host) = host.filter(|_| calls) {
+                    if let Some(host) = host.filter(|_| layer.case.layer.is_view(setup.mode) && !casts) {
                         views += host.viewing(&layer.case.layer, setup.mode, network.precision());
                     }
                     continue;
