@@ -177,13 +177,13 @@ def export(name, folder, predict, pipe):
     if network.library in NARROW:
         forms.insert(1, NARROW[network.library])
     for exporter, form, narrow in forms:
+        label = ", ".join(filter(None, (exporter, form, narrow)))
         try:
             sample = network.sample(2 if form == "open" else 1)
             model = model.to(getattr(torch, narrow or "float32"))
             if narrow:
                 sample = tuple(x.to(getattr(torch, narrow)) if x.is_floating_point() else x for x in sample)
-                form = f"{form}, {narrow}"
-            message = exported(model, sample, exporter, form.split(",")[0])
+            message = exported(model, sample, exporter, form)
             with tempfile.TemporaryDirectory() as at:
                 file, parameters, macs = read(predict, message, name, at)
                 if abs(parameters / record["parameters"] - 1) > MOST_PARAMETERS_OFF:
@@ -194,11 +194,11 @@ def export(name, folder, predict, pipe):
                     content = text.read()
             with open(os.path.join(folder, f"{name}.toml"), "w", encoding="utf-8") as out:
                 out.write(content)
-            pipe.send(record | {"export": f"{exporter}, {form}", "macs_read": macs, "parameters_read": parameters, "failures": failures})
+            pipe.send(record | {"export": label, "macs_read": macs, "parameters_read": parameters, "failures": failures})
             return
         except BaseException as error:  # noqa: BLE001
             line = re.sub(r"\S*/(\S+\.onnx)", r"\1", next(iter(str(error).strip().splitlines()), ""))[:300]
-            failures.append(f"{exporter}, {form}: {type(error).__name__}: {line}")
+            failures.append(f"{label}: {type(error).__name__}: {line}")
     pipe.send(record | {"refused": "; ".join(failures)})
 
 
