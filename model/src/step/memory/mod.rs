@@ -383,6 +383,22 @@ inputs.x.shape = [1, 2, 2]
     }
 
     #[test]
+    fn a_region_in_32_bits_has_a_copy_of_what_it_reads() -> Result<(), Box<dyn std::error::Error>> {
+        let text = "schema = \"network/1\"\nname = \"a\"\ntitle = \"a\"\ninputs.x.shape = [1024, 64]\nlayers = [\n\
+                    { name = \"relu\", kind = \"relu\" },\n{ name = \"up\", kind = \"cast\", to = \"wide\" },\n\
+                    { name = \"gelu\", kind = \"gelu\" },\n{ name = \"down\", kind = \"cast\", to = \"narrow\" }]\n";
+        let pytorch = crate::catalog::framework("pytorch")?;
+        let bytes_a_value = |precision| {
+            let shaped = ShapedNetwork::new(&Network::from_toml(text)?, 16, precision, &[])?;
+            let activations = footprint(&shaped, Mode::Inference, &pytorch.memory, &[]).activations.get();
+            Ok::<_, Box<dyn std::error::Error>>(activations / (16 * 1024 * 64))
+        };
+        // The input, and what the region's function reads and makes; in 32 bits the conversion is the rectifier's result.
+        assert_eq!((bytes_a_value(Precision::Bf16)?, bytes_a_value(Precision::Fp32)?), (2 + 4 + 4, 4 + 4 + 4));
+        Ok(())
+    }
+
+    #[test]
     fn scores_that_are_written_out_take_memory() -> Result<(), Box<dyn std::error::Error>> {
         let text = |fused: bool| {
             format!(
