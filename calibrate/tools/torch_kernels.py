@@ -13,7 +13,7 @@ the steps. `torch_layers.py` tells kernels of torchvision's networks layer by la
 two profiled steps; of every network its largest batch in inference, then in training (`--rows FILE`: the steps of a CSV file
 instead, by the columns network, mode, precision, batch). Operations that launch nothing are left out. `within` is the outermost
 operation that an operation belongs to, what a module called or autograd's function, with `within_shapes`, its inputs'.
---sums: how many cycles of 1980 MHz sums over the rows of a table take, as gradients of biases are.
+--sums: cycles of 1980 MHz of sums over the rows of a table, as gradients of biases are, by how PyTorch divides them.
 --biases: how many results a second additions make that repeat a value per channel, above 2 million results.
 --latency: how many cycles of 1980 MHz additions, products and quotients one of whose operands is repeated take at least, and
 those with operands of one shape: the median of up to 131,072 results, less 1.19 (32 bits) or 1.45 results per cycle of each of
@@ -25,6 +25,7 @@ import csv
 import gc
 import math
 import os
+import statistics
 import sys
 import time
 import tomllib
@@ -38,8 +39,8 @@ FEWEST_RESULTS = 2_000_000
 MULTIPROCESSORS = 132
 # Up to so many results latency decides; what repeated operands allow per cycle, by width.
 MOST_RESULTS, PER_CYCLE = 131_072, {16: MULTIPROCESSORS * 1.45, 32: MULTIPROCESSORS * 1.19}
-# Typical rows and columns of a sum, the H200's clock, and parts that are kept aside in turn.
-ROWS, COLUMNS_OF_ROWS, CYCLES_PER_US, FOLDS = 6272, 384, 1980, 10
+# Both boards' clock, parts that are kept aside in turn, and terabytes a second.
+CYCLES_PER_US, FOLDS, BANDWIDTHS = 1980, 10, {"h100": 3.35, "h200": 4.8}
 
 
 def largest(rounds):
@@ -156,29 +157,73 @@ def latency(paths):
         print(f"{'repeated' if repeated else 'of one shape'}, {width} bits: {len(cycles)} shapes, {middle:.0f} cycles in the median, {low:.0f} to {high:.0f}")
 
 
+def plan_of(rows, columns):
+    """How many threads and blocks PyTorch 2.11 takes (`setReduceConfig` of Reduce.cuh), as model/src/step/framework/sums.rs."""
+    def within(size):
+        return 1 << size.bit_length() - 1 if size < most else most
+
+    together = next(n for n in (4, 2, 1) if columns % n == 0)
+    across, most = columns // together, 512 // together
+    height = min(within(rows), most // min(within(across), 32))
+    width = min(within(across), most // height)
+    divided = rows >= min(height * 16, 256)
+    alone = -(-rows // height) if divided else rows
+    blocks = -(-across // (width if divided else width * height))
+    at_once = MULTIPROCESSORS * (2048 // (width * height))
+    sharing = 1
+    if divided and alone >= 256 and blocks <= at_once:
+        sharing = max(min(-(-at_once // blocks), -(-alone // 16)), -(-alone // 256))
+        alone = -(-rows // (height * sharing))
+    return alone, sharing / height if sharing > 1 else 0.0, across % width > 0, max(1.0, blocks * sharing / at_once)
+
+
+def fitted(error, values):
+    """Positive numbers that make the error least, one after the other up or down by shares that shrink."""
+    best, steps = error(values), [0.2] * len(values)
+    while max(steps) > 1e-3:
+        for i, step in enumerate(steps):
+            tries = [[*values[:i], values[i] * math.exp(s), *values[i + 1:]] for s in (step, -step)]
+            found, tried = min((error(t), t) for t in tries)
+            if found < best:
+                best, values = found, tried
+            else:
+                steps[i] = 0.6 * step
+    return values
+
+
 def sums(paths):
-    """The logarithm of cycles by logarithms of rows and columns over typical ones, and how far shapes kept aside are from that."""
-    import torch
+    """The numbers of `[sums]` of a profile of a framework, and how far shapes kept aside are from them."""
     found = defaultdict(list)
     for path in paths:
+        bandwidth = BANDWIDTHS["h200" if "h200" in path else "h100"]
         with open(path, newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 shape = ast.literal_eval(row["shapes"])[0] if row["op"] == "aten::sum" and row["mode"] == "train" else ()
-                if len(shape) == 2:
-                    found[tuple(shape), row["precision"] in ("fp16", "bf16")].append(float(row["time_us"]) / float(row["calls"]))
-    terms, logs = [], []
-    for ((rows, columns), _), times in sorted(found.items()):
-        r, c = math.log(rows / ROWS), math.log(columns / COLUMNS_OF_ROWS)
-        terms.append([1.0, r, c, r * r, r * c, c * c])
-        logs.append(math.log(CYCLES_PER_US * sum(times) / len(times)))
-    terms, logs = torch.tensor(terms, dtype=torch.float64), torch.tensor(logs, dtype=torch.float64)
-    fold, apart = torch.arange(len(logs)) % FOLDS, []
+                # Convolutions and norms sum their parameters' gradients over more than rows.
+                if len(shape) == 2 and row.get("within") in (None, "AddmmBackward0"):
+                    half = row["precision"] in ("fp16", "bf16")
+                    found[tuple(shape), half, bandwidth].append(float(row["time_us"]) / float(row["calls"]))
+    shapes = [(rows, columns, half, bandwidth, statistics.median(times), plan_of(rows, columns))
+              for ((rows, columns), half, bandwidth), times in sorted(found.items())]
+
+    def off(values, shape):
+        rows, columns, half, bandwidth, time_us, (alone, partial, ragged, waves) = shape
+        (single, halves, of_bandwidth, read, shared, whole, part) = values
+        traffic = CYCLES_PER_US * rows * columns * (2 if half else 4) / (1e6 * bandwidth * of_bandwidth)
+        together = shared + partial * (part if ragged else whole) if partial else 0.0
+        cycles = (halves if half else single) + max(traffic, alone / 4 * waves * read) + together
+        return abs(math.log(cycles / (CYCLES_PER_US * time_us)))
+
+    def fit(shapes):
+        return fitted(lambda values: statistics.fmean(off(values, s) for s in shapes), [6000, 6000, 0.7, 700, 6000, 400, 800])
+
+    apart = []
     for k in range(FOLDS):
-        solved = torch.linalg.lstsq(terms[fold != k], logs[fold != k, None]).solution
-        apart.append((terms[fold == k] @ solved)[:, 0] - logs[fold == k])
-    solved = torch.linalg.lstsq(terms, logs[:, None]).solution[:, 0]
-    print(f"{len(logs)} shapes, {100 * torch.cat(apart).abs().mean():.0f} % off where kept aside:",
-          "[" + ", ".join(f"{x:.3f}" for x in solved.tolist()) + "]")
+        values = fit([s for i, s in enumerate(shapes) if i % FOLDS != k])
+        apart += [off(values, s) for s in shapes[k::FOLDS]]
+    single, halves, of_bandwidth, read, shared, whole, part = fit(shapes)
+    print(f"{len(shapes)} shapes, {100 * statistics.fmean(apart):.0f} % off where kept aside: latency = [{single:.0f}, {halves:.0f}], "
+          f"of_bandwidth = {of_bandwidth:.2f}, read = {read:.0f}, shared = {shared:.0f}, partial = [{whole:.0f}, {part:.0f}]")
 
 
 def main():

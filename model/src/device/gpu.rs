@@ -248,6 +248,17 @@ struct Entry<T> {
 }
 
 impl Gpu {
+    /// Threads that a multiprocessor holds at once (CUDA C++ Programming Guide, technical specifications by compute
+    /// capability).
+    pub fn threads_per_sm(&self) -> u64 {
+        let data_center = matches!(self.chip.as_str(), "GA100" | "GB100");
+        match self.architecture.as_str() {
+            "turing" => 1024,
+            "ampere" | "ada" | "blackwell" if !data_center => 1536,
+            _ => 2048,
+        }
+    }
+
     /// Reads a device file.
     ///
     /// # Errors

@@ -8,14 +8,16 @@ mod kernels;
 mod products;
 mod serving;
 mod speed;
+mod sums;
 
 pub use activity::{Activity, TRAITS as ACTIVITY_TRAITS};
 pub use host::{Costs, Cut, Host, HostKind, OfNetworks, Stages};
 pub use input::Input;
-pub use kernels::{Broadcast, Maps, RowByRow, Sequences, Sums};
+pub use kernels::{Broadcast, Maps, RowByRow, Sequences};
 pub use products::RowsApart;
 pub use serving::{Scheduling, Serving};
 pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
+pub use sums::Sums;
 
 use activity::ActivityFile;
 use input::InputFile;
@@ -33,11 +35,12 @@ use crate::net::network::ShapedNetwork;
 use crate::step::autocast::Mixed;
 use crate::step::memory::{Activations, InPlace, MemoryPolicy};
 use host::HostFile;
-use kernels::{BroadcastFile, MapsFile, RowByRowFile, SequencesFile, SumsFile};
+use kernels::{BroadcastFile, MapsFile, RowByRowFile, SequencesFile};
 use products::RowsApartFile;
 use serde::{Deserialize, Serialize};
 use serving::ServingFile;
 use std::ops::RangeInclusive;
+use sums::SumsFile;
 
 named_enum!(
     /// How a step is launched.
@@ -103,7 +106,7 @@ pub struct Framework {
     pub slower: Vec<Slower>,
     /// How fast its kernels are that repeat an operand, where that bounds them: those that add a convolution's bias.
     pub broadcast: Option<Broadcast>,
-    /// How fast it sums rows: gradients of biases.
+    /// How it sums rows: gradients of biases and of learned factors.
     pub sums: Option<Sums>,
     /// What maps in an order that is not the usual one take, where that is known.
     pub maps: Option<Maps>,

@@ -4,7 +4,6 @@ use crate::base::file::{FileError, within};
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::{Bytes, Seconds};
 use crate::device::gpu::Gpu;
-use crate::kernel::setting::Layout;
 use crate::kernel::work::Work;
 use crate::net::layer::{Interpolation, Layer};
 use serde::Deserialize;
@@ -21,15 +20,15 @@ const HELD: f64 = 0.3;
 
 /// Numbers in 32 and in 16 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct ByWidth([f64; 2]);
+pub(super) struct ByWidth([f64; 2]);
 
 impl ByWidth {
-    fn read(field: &str, numbers: [f64; 2], bounds: &RangeInclusive<f64>) -> Result<Self, FileError> {
+    pub(super) fn read(field: &str, numbers: [f64; 2], bounds: &RangeInclusive<f64>) -> Result<Self, FileError> {
         numbers.iter().try_for_each(|&n| within(field, n, bounds.clone()).map(drop))?;
         Ok(Self(numbers))
     }
 
-    fn of(self, precision: Precision) -> f64 {
+    pub(super) fn of(self, precision: Precision) -> f64 {
         self.0[usize::from(is_half(precision))]
     }
 }
@@ -42,9 +41,6 @@ fn is_half(precision: Precision) -> bool {
 fn cycles_per_second(gpu: &Gpu) -> f64 {
     gpu.sms.value as f64 * gpu.core_clock.boost.value.get()
 }
-
-/// The logarithm of a kernel's cycles.
-const MOST_LN_CYCLES: RangeInclusive<f64> = 0.0..=25.0;
 
 /// Kernels that compute where each value's operands lie, one of which is repeated: that bounds them, not traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,46 +89,6 @@ impl Broadcast {
             return Seconds::ZERO;
         }
         bound()
-    }
-}
-
-/// Sums over rows, a number for each column, as a bias's gradient is: each thread goes over many rows, which bounds them, not
-/// traffic.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sums {
-    /// The logarithm of cycles by 1, r, c, r^2, r c and c^2, where r and c are the logarithms of rows and columns over typical
-    /// ones.
-    ln_cycles: [f64; 6],
-}
-
-/// Rows and columns that were measured, between which sums over rows are interpolated, and typical ones.
-const ROWS: (RangeInclusive<f64>, f64) = (4.0..=1_048_576.0, 6272.0);
-const COLUMNS: (RangeInclusive<f64>, f64) = (32.0..=11_821.0, 384.0);
-
-impl Sums {
-    /// The time of summing so many rows of so many columns at a board's highest clock.
-    pub fn over(&self, rows: f64, columns: f64, gpu: &Gpu) -> Seconds {
-        let ln = |count: f64, (range, typical): &(RangeInclusive<f64>, f64)| {
-            (count.clamp(*range.start(), *range.end()) / typical).ln()
-        };
-        let (r, c) = (ln(rows, &ROWS), ln(columns, &COLUMNS));
-        let terms = [1.0, r, c, r * r, r * c, c * c];
-        let cycles: f64 = self.ln_cycles.iter().zip(terms).map(|(factor, term)| factor * term).sum();
-        Seconds::new(cycles.exp() / gpu.core_clock.boost.value.get())
-    }
-
-    /// The time of a bias's gradient where values of a row lie side by side; nothing of other work.
-    pub fn bias_gradient(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
-        let of_rows = match work.layer() {
-            Layer::Linear(linear) => linear.bias,
-            Layer::Conv2d(conv) => conv.bias && work.layout == Layout::Nhwc,
-            _ => false,
-        };
-        if !of_rows || work.phase != Phase::BackwardWeights {
-            return Seconds::ZERO;
-        }
-        let columns = work.output.axis().max(1);
-        self.over((work.output.elements() / columns * work.batch) as f64, columns as f64, gpu)
     }
 }
 
@@ -397,23 +353,6 @@ impl BroadcastFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SumsFile {
-    ln_cycles: [f64; 6],
-    #[serde(rename = "source")]
-    _source: String,
-}
-
-impl SumsFile {
-    pub(super) fn read(self) -> Result<Sums, FileError> {
-        let [first, rest @ ..] = self.ln_cycles;
-        within("sums ln_cycles", first, MOST_LN_CYCLES)?;
-        rest.iter().try_for_each(|&factor| within("sums ln_cycles", factor, -1.0..=1.0).map(drop))?;
-        Ok(Sums { ln_cycles: self.ln_cycles })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct RowByRowFile {
     cycles_per_row: [f64; 2],
     latency: [f64; 2],
@@ -528,28 +467,6 @@ mod tests {
         assert_eq!(of("reshape", "shape = [2, 384, 1500]\ncopy = true"), 0.0);
         assert_eq!(of("reshape", "shape = [768, 3, 500]\ncopy = true"), 0.0);
         assert_eq!(of("relu", ""), 0.0);
-    }
-
-    #[test]
-    fn a_bias_s_gradient_takes_what_summing_rows_does() {
-        let (pytorch, gpu) = (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h200").expect("shipped"));
-        let sums = pytorch.sums.expect("in the profile");
-        // As measured on an H200: 14.9, 57.9 and 11.4 us.
-        for (rows, columns, us) in [(6272.0, 384.0, 14.9), (50_176.0, 384.0, 57.9), (1568.0, 3072.0, 11.4)] {
-            let time = sums.over(rows, columns, &gpu).to_us();
-            assert!((time / us).ln().abs() < 0.35, "{rows} x {columns}: {time} us, measured {us}");
-        }
-        assert_eq!(sums.over(1e9, 64.0, &gpu), sums.over(1_048_576.0, 64.0, &gpu));
-        let of = |bias: bool, phase| {
-            let fields = format!("features = 384\nbias = {bias}").parse().expect("a table");
-            let layer = Layer::from_table("linear", fields).expect("a kind").expect("fields");
-            let case = LayerCase { inputs: vec![Shape::new(&[196, 384]).expect("a shape")], layer };
-            let trial = Work::usual(case, phase, 32, Precision::Bf16, Mode::Training).expect("runs");
-            sums.bias_gradient(&trial, &gpu)
-        };
-        assert_eq!(of(true, Phase::BackwardWeights), sums.over(6272.0, 384.0, &gpu));
-        assert_eq!(of(true, Phase::BackwardData), Seconds::ZERO);
-        assert_eq!(of(false, Phase::BackwardWeights), Seconds::ZERO);
     }
 
     #[test]

@@ -419,6 +419,7 @@ impl<'m> Plan<'_, 'm> {
         let value = framework.layer_norm.map_or(value, |l| value.max(l.least(&load.work, gpu)));
         let value = framework.broadcast.map_or(value, |b| value.max(b.least(&load.work, layer.parted, gpu)));
         let value = framework.maps.map_or(value, |m| value.max(m.least(&load.work, gpu)));
+        let value = framework.sums.map_or(value, |s| value.max(s.least(&load.work, gpu)));
         let strays = framework.maps.filter(|_| layer.strays);
         let value = strays.map_or(value, |m| m.straying(value, &load.work, gpu));
         let reordering = framework.sequences.map_or(Seconds::ZERO, |s| s.reordering(&load.work, gpu));
