@@ -78,6 +78,8 @@ def of_maps(layer, inputs):
     """Whether three dimensions are a map's: not those of a product, of attention's neighbours, or beside a table or mask."""
     kind = layer["kind"]
     rows = kind == "matmul" or kind in TRANSFORMERS.keys() - MAPS or layer.get("last") or layer.get("parameters")
+    # What has one value for each row was summed over rows.
+    rows = rows or kind == "elementwise" and any(shape[-1] == 1 < inputs[0][-1] for shape in inputs[1:])
     return not rows and all(len(shape) == len(inputs[0]) for shape in inputs)
 
 
@@ -342,11 +344,19 @@ def scale(layer, shapes, dtype, training, torch):
 
 @of_kind("elementwise")
 def elementwise(layer, shapes, dtype, training, torch):
-    """A factor, or a learned table that is added; whatever else programs compute so is not known."""
+    """A factor, a learned table that is added, or of two inputs what the gradient tells; whatever else programs compute so is
+    not known."""
     learned, shape = layer.get("parameters", 0), shapes[0][1:]
+    of_two = {"divides": torch.div, "selects": torch.maximum, "passes": torch.sub}.get(layer.get("gradient"))
+    if of_two and len(shapes) == 2 and not learned and layer.get("output") in (None, shape):
+        # Aligned at the last dimension behind the batch.
+        ranks = len(shape) - len(shapes[1][1:])
+        return [], lambda x, y: of_two(x, y.view(y.shape[0], *[1] * ranks, *y.shape[1:]))
     if layer.get("ops", 1) != 1 or len(shapes) != 1 or layer.get("output") not in (None, shape):
         raise ValueError("no operation for elementwise of other than one operation on one input")
     if not learned:
+        if layer.get("gradient") in ("divides", "selects"):
+            raise ValueError("no operation for elementwise whose gradient is of two inputs")
         return [], lambda x: x * 0.5
     ends = [shape[i:] for i in range(len(shape)) if _product(shape[i:]) == learned]
     if not ends:
@@ -356,6 +366,8 @@ def elementwise(layer, shapes, dtype, training, torch):
 
 @of_kind("reduce")
 def reduce(layer, shapes, dtype, training, torch):
+    if layer.get("norm"):
+        return [], lambda x: torch.linalg.vector_norm(x, dim=-1)
     return [], lambda x: x.mean(-1)
 
 
@@ -482,7 +494,10 @@ def rotary(layer, shapes, dtype, training, torch):
 
 @of_kind("recurrent")
 def recurrent(layer, shapes, dtype, training, torch):
-    """Through cuDNN, samples first. The weights are the module's: `operation` asks for their gradients apart."""
+    """Through cuDNN, samples first; whatever stands before places and features counts as samples.
+
+    The weights are the module's: `operation` asks for their gradients apart.
+    """
     kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}[layer["cell"]]
     module = kind(shapes[0][-1], layer["hidden"], layer["layers"], bias=layer["bias"], batch_first=True,
                   bidirectional=layer["bidirectional"], device="cuda", dtype=dtype)
@@ -491,7 +506,7 @@ def recurrent(layer, shapes, dtype, training, torch):
         parameter.requires_grad_(False)
 
     def run(x):
-        return module(x)[0]
+        return module(x.reshape(-1, *x.shape[-2:]))[0]
 
     run.weights = list(module.parameters())
     return [], run
