@@ -182,6 +182,10 @@ struct Fit {
     /// Runs of whole networks: those with the role `conformal` make the intervals of networks; may be repeated
     #[arg(long, value_name = "FILE")]
     networks: Vec<PathBuf>,
+    /// A sealed round's folder: of runs among `--networks` that it foresaw, intervals are made by what it foresaw; may be
+    /// repeated
+    #[arg(long, value_name = "DIR")]
+    sealed: Vec<PathBuf>,
     /// What own rows correct: `auto`, the shipped calibration of their chip, where all rows are own and of one board;
     /// `universal`, the models of all chips; a file as `fit` writes it; `none`: fit these rows alone
     #[arg(long, value_name = "auto|none|universal|FILE", default_value = "auto")]
@@ -439,7 +443,7 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
             let (rows, alike) = (rows()?, alike_rows(measurements, unseen)?);
             let mut calibrations =
                 recipe::calibrations(&rows, &alike, measurements, &choices, &options, args.evaluation)?;
-            spread::add(&runs, &mut calibrations)?;
+            spread::add(&runs, &args.sealed, &mut calibrations)?;
             if args.evaluation {
                 let hash = recipe::held_out_hash(&further)?;
                 calibrations.iter_mut().for_each(|c| c.held_out_hash = Some(hash.clone()));

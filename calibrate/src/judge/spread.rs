@@ -1,6 +1,9 @@
-//! Intervals of whole networks, from networks with the role `conformal`: leaving one network out.
+//! Intervals of whole networks, from what sealed rounds foresaw of networks before anybody ran them, or from networks with the
+//! role `conformal`: leaving one network out.
 
 use crate::judge::networks::{Run, compare};
+use crate::judge::sealed::compare::verify;
+use crate::judge::sealed::seal::Predicted;
 use anyhow::Result;
 use joulecast_model::base::precision::Mode;
 use joulecast_model::catalog;
@@ -9,11 +12,13 @@ use joulecast_model::rows::splits::Role;
 use joulecast_model::step::predictor::Width;
 use joulecast_reports::networks::{Compared, Pair};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// Fewer networks say nothing about the next one.
 const FEWEST: usize = 5;
-/// So many networks that came from outside the catalog make a group of their own: the catalog's were looked at while the
-/// model was made, and err less than a network that nobody saw.
+/// So many networks that came from outside the catalog make a group of their own, and so many of sealed rounds: the catalog's
+/// were looked at while the model was made, layers of the others may be among the rows, and both err less than a network that
+/// nobody saw.
 const ENOUGH_NEW: usize = 15;
 /// Share of runs that an interval is to hold.
 const HOLDS: f64 = 0.9;
@@ -30,24 +35,60 @@ struct Score<'a> {
     value: f64,
 }
 
-/// Adds to every calibration what the runs with the role `conformal` on its chip say.
+/// What rounds foresaw of steps of one GPU, by board, network, mode, precision, batch and launch.
+type Foreseen = BTreeMap<(String, String, String, String, u64, String), Predicted>;
+
+/// Reads what the seals of these rounds' folders vouch for.
+fn foreseen(rounds: &[PathBuf]) -> Result<Foreseen> {
+    let mut found = Foreseen::new();
+    for folder in rounds {
+        for (board, row) in verify(folder)?.predicted().filter(|(_, row)| row.gpus == 1 && row.cached == 0) {
+            let Predicted { network, mode, precision, launch, .. } = row.clone();
+            found.insert((board.to_string(), network, mode, precision, row.batch, launch), row.clone());
+        }
+    }
+    Ok(found)
+}
+
+/// A run beside what was sealed of it, where something was. Fits that saw its network's layers since then err less.
+fn as_sealed(run: &Compared, foreseen: &Foreseen) -> Option<Compared> {
+    let mode = if run.mode == Mode::Training.name() { "train" } else { "infer" };
+    let texts = [&run.gpu, &run.network, mode, run.precision].map(str::to_string);
+    let [board, network, mode, precision] = texts;
+    let row = foreseen.get(&(board, network, mode, precision, run.batch, run.launch.to_string()))?;
+    let mut sealed = run.clone();
+    sealed.time.predicted = row.time_s;
+    for (pair, predicted) in [(&mut sealed.power, row.power_w), (&mut sealed.energy, row.energy_j)] {
+        if let Some(pair) = pair {
+            pair.predicted = predicted;
+        }
+    }
+    Some(sealed)
+}
+
+/// Adds to every calibration what the runs on its chip say that are of sealed rounds or have the role `conformal`.
 ///
 /// # Errors
-/// When a run cannot be predicted.
-pub fn add(runs: &[Run], calibrations: &mut [Calibration]) -> Result<()> {
+/// When a run cannot be predicted, a round's predictions cannot be read.
+pub fn add(runs: &[Run], rounds: &[PathBuf], calibrations: &mut [Calibration]) -> Result<()> {
+    let foreseen = foreseen(rounds)?;
     let frameworks: BTreeSet<&str> = runs.iter().map(Run::framework).collect();
     let mut found: BTreeMap<String, Vec<NetworkSpread>> = BTreeMap::new();
     for framework in frameworks {
         let runs: Vec<Run> = runs.iter().filter(|r| r.framework() == framework).cloned().collect();
         let new: BTreeSet<&str> = runs.iter().filter(|r| r.is_beside_catalog()).map(Run::name).collect();
-        let mut by_chip: BTreeMap<String, Vec<Compared>> = BTreeMap::new();
-        let compared = compare(&runs, calibrations, framework, Some(Role::Conformal))?;
+        let mut by_chip: BTreeMap<String, Group> = BTreeMap::new();
         // What a host makes of a step is of its machine: the profile says how far hosts differ.
-        for compared in compared.into_iter().filter(|c| !c.host_may_decide) {
-            by_chip.entry(catalog::gpu(&compared.gpu)?.chip).or_default().push(compared);
+        for compared in compare(&runs, calibrations, framework, None)?.into_iter().filter(|c| !c.host_may_decide) {
+            let group = by_chip.entry(catalog::gpu(&compared.gpu)?.chip).or_default();
+            if let Some(sealed) = as_sealed(&compared, &foreseen) {
+                group.sealed.push(sealed);
+            } else if compared.role == Role::Conformal.name() {
+                group.others.push(compared);
+            }
         }
-        for (chip, compared) in by_chip {
-            found.entry(chip).or_default().extend(spreads(framework, &compared, &new));
+        for (chip, group) in by_chip {
+            found.entry(chip).or_default().extend(group.spreads(framework, &new));
         }
     }
     for calibration in calibrations {
@@ -56,40 +97,61 @@ pub fn add(runs: &[Run], calibrations: &mut [Calibration]) -> Result<()> {
     Ok(())
 }
 
-/// Factors for every framework, mode and kind of launch among these runs that has enough networks; of `new` networks alone
-/// where there are enough.
-fn spreads(framework: &str, runs: &[Compared], new: &BTreeSet<&str>) -> Vec<NetworkSpread> {
-    let mut groups: BTreeMap<(&str, bool), Vec<&Compared>> = BTreeMap::new();
-    for run in runs {
-        groups.entry((run.mode, run.launch_bound)).or_default().push(run);
-    }
-    groups
-        .into_iter()
-        .filter_map(|((mode, launch_bound), runs)| {
-            let of_new: Vec<&Compared> = runs.iter().copied().filter(|r| new.contains(r.network.as_str())).collect();
-            let runs = if names(of_new.iter().copied()).len() >= ENOUGH_NEW { of_new } else { runs };
-            let networks = names(runs.iter().copied());
-            let energetic = |r: &&&Compared| r.energy.is_some();
-            if names(runs.iter().filter(energetic).copied()).len() < FEWEST {
-                return None;
+/// Runs of a chip.
+#[derive(Default)]
+struct Group {
+    /// As they were foreseen before anybody ran their networks.
+    sealed: Vec<Compared>,
+    /// Of the role `conformal`, as they are foreseen today.
+    others: Vec<Compared>,
+}
+
+impl Group {
+    /// Factors for every framework, mode and kind of launch among the runs that has enough networks: of sealed rounds alone
+    /// where these are enough, else of `new` networks alone where those are.
+    fn spreads(&self, framework: &str, new: &BTreeSet<&str>) -> Vec<NetworkSpread> {
+        let mut groups: BTreeMap<(&str, bool), [Vec<&Compared>; 2]> = BTreeMap::new();
+        for (place, runs) in [&self.sealed, &self.others].into_iter().enumerate() {
+            for run in runs {
+                groups.entry((run.mode, run.launch_bound)).or_default()[place].push(run);
             }
-            let (time, time_held) = factors(&scores(&runs, |r| Some(r.time), |r| r.widths.time));
-            let (power, power_held) = factors(&scores(&runs, |r| r.power, |r| r.widths.power));
-            let (energy, energy_held) = factors(&scores(&runs, |r| r.energy, |r| r.widths.energy));
-            Some(NetworkSpread {
-                framework: framework.to_string(),
-                mode: Mode::from_name(mode)?,
-                launch_bound,
-                time,
-                power,
-                energy,
-                networks: networks.len(),
-                names: networks.iter().map(|n| n.to_string()).collect(),
-                runs: runs.len(),
-                held: (time_held, power_held, energy_held),
+        }
+        groups
+            .into_iter()
+            .filter_map(|((mode, launch_bound), [sealed, others])| {
+                let enough = |runs: &[&Compared]| names(runs.iter().copied()).len() >= ENOUGH_NEW;
+                let all = || sealed.iter().chain(&others).copied();
+                let of_new: Vec<&Compared> = all().filter(|r| new.contains(r.network.as_str())).collect();
+                let runs = if enough(&sealed) {
+                    sealed
+                } else if enough(&of_new) {
+                    of_new
+                } else {
+                    all().collect()
+                };
+                let networks = names(runs.iter().copied());
+                let energetic = |r: &&&Compared| r.energy.is_some();
+                if names(runs.iter().filter(energetic).copied()).len() < FEWEST {
+                    return None;
+                }
+                let (time, time_held) = factors(&scores(&runs, |r| Some(r.time), |r| r.widths.time));
+                let (power, power_held) = factors(&scores(&runs, |r| r.power, |r| r.widths.power));
+                let (energy, energy_held) = factors(&scores(&runs, |r| r.energy, |r| r.widths.energy));
+                Some(NetworkSpread {
+                    framework: framework.to_string(),
+                    mode: Mode::from_name(mode)?,
+                    launch_bound,
+                    time,
+                    power,
+                    energy,
+                    networks: networks.len(),
+                    names: networks.iter().map(|n| n.to_string()).collect(),
+                    runs: runs.len(),
+                    held: (time_held, power_held, energy_held),
+                })
             })
-        })
-        .collect()
+            .collect()
+    }
 }
 
 fn names<'a>(runs: impl IntoIterator<Item = &'a Compared>) -> BTreeSet<&'a str> {
@@ -188,17 +250,47 @@ mod tests {
 
     #[test]
     fn enough_networks_that_nobody_looked_at_decide_alone() {
-        let known = (0..30).map(|i| compared(format!("known{i}"), if i % 2 == 0 { 1.01 } else { 0.99 }));
-        let new = |count: usize| (0..count).map(|i| compared(format!("new{i}"), if i % 2 == 0 { 1.5 } else { 0.7 }));
-        let of = |count: usize| {
-            let runs: Vec<Compared> = known.clone().chain(new(count)).collect();
-            let names = runs.iter().map(|r| r.network.as_str()).filter(|n| n.starts_with("new")).collect();
-            let found = spreads("pytorch", &runs, &names);
+        let off = |i: usize, far: f64| if i % 2 == 0 { 1.0 + far } else { 1.0 - far };
+        let group = |name: &str, count: usize, far: f64| -> Vec<Compared> {
+            (0..count).map(|i| compared(format!("{name}{i}"), off(i, far))).collect()
+        };
+        let of = |sealed: usize, new: usize| {
+            let others: Vec<Compared> = group("known", 30, 0.01).into_iter().chain(group("new", new, 0.3)).collect();
+            let names: Vec<String> =
+                others.iter().map(|r| r.network.clone()).filter(|n| n.starts_with("new")).collect();
+            let names = names.iter().map(String::as_str).collect();
+            let found = Group { sealed: group("sealed", sealed, 0.5), others }.spreads("pytorch", &names);
             (found[0].networks, found[0].time.1)
         };
-        assert_eq!(of(ENOUGH_NEW - 1).0, 30 + ENOUGH_NEW - 1);
-        assert_eq!(of(ENOUGH_NEW).0, ENOUGH_NEW);
-        assert!(of(ENOUGH_NEW).1 > 0.7, "{:?}", of(ENOUGH_NEW));
+        assert_eq!(of(0, ENOUGH_NEW - 1).0, 30 + ENOUGH_NEW - 1);
+        assert_eq!(of(0, ENOUGH_NEW).0, ENOUGH_NEW);
+        assert!((0.5..0.6).contains(&of(0, ENOUGH_NEW).1), "{:?}", of(0, ENOUGH_NEW));
+        assert_eq!(of(ENOUGH_NEW, ENOUGH_NEW).0, ENOUGH_NEW);
+        assert!(of(ENOUGH_NEW, ENOUGH_NEW).1 > 0.7, "{:?}", of(ENOUGH_NEW, ENOUGH_NEW));
+    }
+
+    #[test]
+    fn a_run_is_held_against_what_was_sealed_of_it() {
+        let row = Predicted {
+            network: "a".into(),
+            mode: "infer".into(),
+            precision: "fp32".into(),
+            batch: 1,
+            launch: "graph".into(),
+            gpus: 1,
+            time_s: 3.0,
+            power_w: 4.0,
+            energy_j: 12.0,
+            ..Predicted::default()
+        };
+        let of = |board: &str| {
+            let key = (board.into(), "a".into(), "infer".into(), "fp32".into(), 1, "graph".into());
+            as_sealed(&compared("a".into(), 2.0), &Foreseen::from([(key, row.clone())]))
+        };
+        let sealed = of("h200").expect("the same step");
+        assert_eq!((sealed.time.measured, sealed.time.predicted), (2.0, 3.0));
+        assert_eq!([sealed.power, sealed.energy].map(|pair| pair.map(|p| p.predicted)), [Some(4.0), Some(12.0)]);
+        assert!(of("h100-sxm").is_none());
     }
 
     #[test]

@@ -72,6 +72,13 @@ pub struct Verified {
     predicted: BTreeMap<String, (Rows, OnHosts)>,
 }
 
+impl Verified {
+    /// What was sealed of each board on the profile's own host.
+    pub fn predicted(&self) -> impl Iterator<Item = (&str, &Predicted)> {
+        self.predicted.iter().flat_map(|(board, (own, _))| own.values().map(move |row| (board.as_str(), row)))
+    }
+}
+
 /// Reads a round's folder and its file beside it, and compares every file with the hash that the seal has of it.
 ///
 /// # Errors
