@@ -19,6 +19,7 @@ mod warning;
 
 pub use batches::StepOverBatches;
 pub use intervals::{Carried, Doubts, Width, Widths};
+pub(crate) use network::held_of;
 pub use operating_point::{OperatingError, OperatingPoint, core_range, highest};
 pub use remarks::SIMULATED;
 pub use step::Step;
