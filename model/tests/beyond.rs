@@ -101,3 +101,55 @@ fn beyond_the_edge_of_what_was_measured_more_samples_take_no_less() {
         }
     }
 }
+
+/// Attention of a new token, or of a prompt, after so many cached ones.
+fn attention(heads: u64, kv_heads: u64, dimension: u64, new: u64, cached: u64) -> Network {
+    let features = (heads + 2 * kv_heads) * dimension;
+    Network::from_toml(&format!(
+        r#"
+schema = "network/1"
+name = "attention"
+title = "attention"
+layers = [ {{ name = "attention", kind = "attention", heads = {heads}, kv_heads = {kv_heads}, causal = true, cached = {cached} }} ]
+inputs.x.shape = [{new}, {features}]
+"#
+    ))
+    .expect("a network")
+}
+
+/// Far beyond what was measured a polynomial says whatever it says; memory delivers no more than its bandwidth, and units
+/// multiply no faster than at their peak. The second-level cache may hold keys from before, which small models' rows show.
+#[test]
+fn attention_is_never_faster_than_its_traffic_and_its_products() {
+    let mut held = 0;
+    for gpu in ["l40s", "h100", "h200", "b200", "a100-sxm4-80gb", "rtx4090", "t4"] {
+        let predictor = predictor(gpu);
+        let gpu = predictor.gpu().clone();
+        let precision = gpu.computes_in(Precision::Bf16).map_or(Precision::Fp16, |_| Precision::Bf16);
+        let peak = gpu.peak_on(precision).expect("has one");
+        let l2 = gpu.l2.as_ref().map_or(0, |l2| l2.value.get());
+        for (heads, kv_heads, dimension) in [(32, 8, 128), (16, 8, 256), (32, 32, 128)] {
+            for (new, cached, batch) in [
+                (1, 32_767, 8),
+                (1, 300_000, 1),
+                (1, 300_000, 16),
+                (1, 1_000_000, 1),
+                (65_536, 0, 1),
+                (8192, 300_000, 1),
+            ] {
+                let network = attention(heads, kv_heads, dimension, new, cached);
+                let p = predicted(&predictor, &network, batch, precision, Mode::Inference);
+                let layer = &p.layers[0];
+                let moved =
+                    (layer.read.get() + layer.written.get()).saturating_sub(l2) as f64 / gpu.bandwidth.value.get();
+                let floor = moved.max((layer.ops / peak).get());
+                let (time, low) = (layer.time.value.get(), layer.time.p05.get());
+                let what = format!("{} {heads} {kv_heads} {dimension}, {new} after {cached} by {batch}", gpu.name);
+                assert!(time >= floor * (1.0 - 1e-9), "{what}: {time} and {floor}");
+                assert!(low <= time, "{what}: from {low}");
+                held += usize::from(time < floor * 1.001);
+            }
+        }
+    }
+    assert!(held > 10, "{held} at the bound");
+}

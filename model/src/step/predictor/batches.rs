@@ -228,6 +228,10 @@ impl<'a> StepOverBatches<'a> {
         }
         let on: [_; LANES] = std::array::from_fn(|i| {
             over.at(lanes[i], &mut load);
+            let timed = &mut taken.timed[i];
+            if !timed.in_domain && asked.phase != Phase::Update {
+                *timed = timed.no_less_than(load.attention_bound());
+            }
             (plan.time(&asked.layer, &load, taken.timed[i].value, setup), OnBoard::of(&load, setup))
         });
         let times = on.map(|(time, _)| time);
