@@ -5,6 +5,7 @@ use joulecast_model::catalog;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::law::lookup::Substitute;
 use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::step::generation;
 use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::{NetworkPrediction, Warning};
 
@@ -152,4 +153,56 @@ fn attention_is_never_faster_than_its_traffic_and_its_products() {
         }
     }
     assert!(held > 10, "{held} at the bound");
+}
+
+/// Rows of other chips' servers have keys that a tile divides but for the smallest sizes: of all others their models say what
+/// they saw of those, on a B200 four times as long.
+#[test]
+fn a_new_token_attends_no_longer_than_to_more_keys() {
+    let mut shorter = 0;
+    for gpu in ["b200", "a100-sxm4-80gb", "l40s"] {
+        let predictor = predictor(gpu);
+        for (cached, batch) in [(200, 2), (1000, 1), (1024, 2), (1030, 64), (9000, 8), (300_000, 2)] {
+            let time = |cached| {
+                let network = attention(32, 8, 128, 1, cached);
+                predicted(&predictor, &network, batch, Precision::Bf16, Mode::Inference).layers[0].time
+            };
+            let (own, more) = (time(cached), time((cached + 1).next_multiple_of(32) - 1));
+            let what = format!("{gpu}, {cached} by {batch}");
+            assert!(own.value <= more.value, "{what}: {} and {}", own.value, more.value);
+            assert!(own.p05 <= own.value && own.value <= own.p95, "{what}");
+            // More traffic makes none faster.
+            assert!(own.value * 4.0 > more.value, "{what}: {} and {}", own.value, more.value);
+            shorter += usize::from(own.value == more.value);
+        }
+    }
+    assert!(shorter > 5, "{shorter} would take longer than with more keys");
+}
+
+/// One layer's rows, again and again, found small caches in an L40S's 96 MiB; in a network whose weights went through it since,
+/// nothing of them is left.
+#[test]
+fn keys_of_a_language_model_come_from_memory() {
+    for name in ["qwen3_8b", "gemma2_9b", "llama3_2_1b"] {
+        for gpu in ["l40s", "h200", "b200"] {
+            let predictor = predictor(gpu);
+            let bandwidth = predictor.gpu().bandwidth.value;
+            for (cached, batch) in [(1023, 2), (4100, 2), (4095, 64), (300_000, 2)] {
+                let network = catalog::network(name).expect("known");
+                let Ok(network) = generation::decode(&network, cached) else { continue };
+                let p = predicted(&predictor, &network, batch, Precision::Bf16, Mode::Inference);
+                let attention = p.layers.iter().filter(|l| l.kind == "attention");
+                assert!(attention.clone().count() > 15, "{name}");
+                for layer in attention {
+                    let moved = (layer.read + layer.written) / bandwidth;
+                    assert!(
+                        layer.time.value * (1.0 + 1e-9) >= moved,
+                        "{name} on {gpu}, {cached} by {batch}: {} in {}",
+                        layer.time.value,
+                        layer.name
+                    );
+                }
+            }
+        }
+    }
 }

@@ -157,13 +157,12 @@ impl<V: Number> Amounts<V> {
 
 impl Load<'_> {
     /// The shortest that attention of any kind takes on the device, however it runs: its operations at the peak of its precision,
-    /// or its traffic but what the second-level cache may hold from before. Zero of other layers, whose algorithms may do with
-    /// fewer operations and whose maps need not all be read.
-    pub fn attention_bound(&self) -> Seconds {
+    /// or its traffic but what the second-level cache may hold of it from before. Zero of other layers, whose algorithms may do
+    /// with fewer operations and whose maps need not all be read.
+    pub fn attention_bound(&self, held: Bytes) -> Seconds {
         if self.work.layer().causal().is_none() {
             return Seconds::ZERO;
         }
-        let held = self.gpu.l2.as_ref().map_or(Bytes::ZERO, |l2| l2.value);
         let moved = Bytes::new(self.cost.bytes().get().saturating_sub(held.get())) / self.gpu.bandwidth.value;
         let computed = self.gpu.peak_on(self.work.precision).map_or(Seconds::ZERO, |peak| self.cost.ops / peak);
         moved.max(computed)

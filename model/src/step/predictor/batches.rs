@@ -1,7 +1,7 @@
 //! A step over batches: what no batch changes is found once, and kernels that differ are predicted once each, several batches
 //! side by side. [`Step::new`] is the plain way, and says the same but for rounding.
 
-use super::bounds::{Bounds, FewerSamples};
+use super::bounds::{Bounds, FewerSamples, tiled};
 use super::drained::places;
 use super::kernel::{Asked, Kernel, Models, OnBoard, Plan, computed_in, plan, predict_kernel};
 use super::network::law_of;
@@ -229,9 +229,7 @@ impl<'a> StepOverBatches<'a> {
         let on: [_; LANES] = std::array::from_fn(|i| {
             over.at(lanes[i], &mut load);
             let timed = &mut taken.timed[i];
-            if !timed.in_domain && asked.phase != Phase::Update {
-                *timed = timed.no_less_than(load.attention_bound());
-            }
+            *timed = bounds.of_hardware(*timed, &load, self.network);
             (plan.time(&asked.layer, &load, taken.timed[i].value, setup), OnBoard::of(&load, setup))
         });
         let times = on.map(|(time, _)| time);
@@ -259,7 +257,9 @@ fn over<'a>(
     let precision = computed_in(runs, layer, phase);
     let apart = setup.framework.groups_apart && layer.group().is_some();
     let work = Work::of(layer, phase, network.batch(), network.precision(), setup.mode);
-    if apart || layer.stored.weights.is_some() || layer.context().is_some() || work.bias_beside().is_some() {
+    let looks_on = tiled(&work).is_some();
+    if apart || layer.stored.weights.is_some() || layer.context().is_some() || work.bias_beside().is_some() || looks_on
+    {
         return None;
     }
     let plan_at = |batch: u64, models: &mut Models<'a>| {

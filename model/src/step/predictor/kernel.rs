@@ -521,8 +521,9 @@ fn kernel_in<'a, 'm: 'a>(
     // An update is of parameters, however many samples there were, and its cost is the framework's.
     if !timed.in_domain && phase != Phase::Update {
         timed.value = bounds.outside(timed.value, loads.clone(), &variables);
-        timed = timed.no_less_than(loads.board.attention_bound());
     }
+    timed = bounds.of_more_keys(timed, &loads.board.work);
+    timed = bounds.of_hardware(timed, &loads.board, network);
     if let Some(one) = &plan.one_result {
         timed = bounds.of_several_results(timed, &loads.board.work, one);
     }
