@@ -301,6 +301,16 @@ pub enum PredictError {
         /// What there is.
         available: String,
     },
+    /// The hardware has the mode, but none for what does not run in it.
+    #[error("{gpu} computes in {precision}, but not in {beside}, in which all else of the network runs")]
+    Beside {
+        /// The device.
+        gpu: String,
+        /// What was asked for.
+        precision: Precision,
+        /// What else is needed.
+        beside: Precision,
+    },
     /// A shipped calibration cannot be read.
     #[error(transparent)]
     Calibration(#[from] CalibrationError),

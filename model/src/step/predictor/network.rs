@@ -76,9 +76,13 @@ impl<'a> Step<'a> {
             Precision::Int8 if has_cache() => Precision::Bf16,
             other => other,
         };
-        if let Some(precision) = [precision, beside].into_iter().find(|p| setup.gpu.computes_in(*p).is_none()) {
+        let gpu = || setup.gpu.name.clone();
+        if setup.gpu.computes_in(precision).is_none() {
             let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
-            return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
+            return Err(PredictError::Precision { gpu: gpu(), precision, available });
+        }
+        if setup.gpu.computes_in(beside).is_none() {
+            return Err(PredictError::Beside { gpu: gpu(), precision, beside });
         }
         let mut kernels: Vec<Kernel<'a>> = Vec::with_capacity(network.layers().len());
         let mixed = setup.framework.mixed(network, setup.mode);
