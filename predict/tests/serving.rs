@@ -425,6 +425,24 @@ fn how_much_is_simulated_is_told_before() {
     assert!(searched.starts_with("4 settings are simulated, each at some thirty rates"), "{searched}");
 }
 
+/// Whose part of a token's time was measured nowhere on this GPU is said before any figure.
+#[test]
+fn what_is_lent_of_a_token_is_said_at_the_head() {
+    let head = |gpu: &str| {
+        let words = ["serve", "--net", "qwen3_8b", "--gpu", gpu, "--rate", "1", "--requests", "100"];
+        let output = program::predict().args(words).args(SHORT).output().expect("starts");
+        String::from_utf8_lossy(&output.stdout).lines().nth(1).unwrap_or_default().to_string()
+    };
+    let b200 = head("b200");
+    let lent = " % of it was not measured on this GPU and is estimated from others (";
+    assert!(b200.starts_with("a token's time: ") && b200.contains(lent), "{b200}");
+    assert!(b200.contains("rms_norm, rotary") && b200.ends_with("); power lent by another GPU"), "{b200}");
+    assert!(head("h200").ends_with("; power measured on this GPU"), "{}", head("h200"));
+    // Of a chip that nobody measured nothing is its own.
+    let unmeasured = head("rtx3090");
+    assert!(unmeasured.starts_with("a token's time: ") && !unmeasured.contains("measured on this GPU"), "{unmeasured}");
+}
+
 /// No more power than the limit is told of any setting, most likely.
 #[test]
 fn no_setting_draws_more_than_its_limit() {

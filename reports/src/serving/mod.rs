@@ -7,6 +7,7 @@ use crate::export::{self, Export, ExportError, Format};
 use crate::markup::{capital, markdown_text};
 use crate::record;
 use crate::table::{Table, significant, thousands, with_unit};
+use crate::verdict::{of_power, of_time};
 use crate::warnings::words;
 use document::{Figures, Point, with_all};
 use joulecast_model::ask::capacity::{Goal, Tariff};
@@ -130,7 +131,7 @@ impl Served {
         let of = if block == 1 { "a token".to_string() } else { format!("{block} tokens") };
         let Room { footprint, cache, per_token } = &self.room;
         format!(
-            "{} on {}{} ({}), {} inference, {} profile; {}\ntime: {}; power: {} (decode)\n\nsteps of at most {tokens} tokens and {sequences} sequences{order}{whole}; weights {:.2} GiB, cache {:.2} GiB: {blocks} blocks of {of}, {:.1} KiB a token",
+            "{} on {}{} ({}), {} inference, {} profile; {}\n{}\n\nsteps of at most {tokens} tokens and {sequences} sequences{order}{whole}; weights {:.2} GiB, cache {:.2} GiB: {blocks} blocks of {of}, {:.1} KiB a token",
             self.network,
             if self.base.gpus > 1 { format!("{} x ", self.base.gpus) } else { String::new() },
             self.gpu.0,
@@ -138,12 +139,37 @@ impl Served {
             self.precision,
             self.framework,
             setting(&self.base.point),
-            self.tiers.0,
-            self.tiers.1,
+            self.rests(),
             footprint.weights.to_gib(),
             cache.to_gib(),
             per_token.to_f64() / 1024.0,
         )
+    }
+}
+
+impl Served {
+    /// What the time of a token rests on, whose part of it is lent, and what power does.
+    fn rests(&self) -> String {
+        let lent = |warning: &Warning| match warning {
+            Warning::Of { part, warning } if part == "decode" => match &**warning {
+                Warning::Substituted { kinds, share, .. } => Some((*share, kinds.clone())),
+                _ => None,
+            },
+            _ => None,
+        };
+        let (shares, kinds): (Vec<f64>, Vec<Vec<&str>>) = self.warnings.iter().filter_map(lent).unzip();
+        let (share, mut kinds) = (shares.iter().sum::<f64>(), kinds.concat());
+        kinds.sort_unstable();
+        kinds.dedup();
+        let time = match kinds.is_empty() {
+            true => of_time(self.tiers.0).to_string(),
+            false => format!(
+                "{:.0} % of it was not measured on this GPU and is estimated from others ({})",
+                100.0 * share,
+                kinds.join(", ")
+            ),
+        };
+        format!("a token's time: {time}; {}", of_power(self.tiers.1))
     }
 }
 
