@@ -1064,6 +1064,27 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_would_draw_too_much_is_read_where_it_draws_what_is_allowed() {
+        let of = |time, energy, prompts| Computed {
+            all: Spent { time: Seconds::new(time), energy: Joules::new(energy) },
+            of_prompts: Joules::new(prompts),
+        };
+        let (limited, lower) = (of(1.0, 300.0, 30.0), of(2.0, 400.0, 60.0));
+        for (allowed, time, prompts) in
+            [(300.0, 1.0, 30.0), (280.0, 1.0 + 20.0 / 180.0, 30.0 + 30.0 / 9.0), (220.0, 1.0 + 80.0 / 120.0, 50.0)]
+        {
+            let found = limited.within(Watts::new(allowed), || lower);
+            assert!((found.all.time.get() - time).abs() < 1e-12, "{allowed}: {}", found.all.time);
+            assert!((found.all.energy / found.all.time - Watts::new(allowed)).get().abs() < 1e-9, "{allowed}");
+            assert!((found.of_prompts.get() - prompts).abs() < 1e-12, "{allowed}: {}", found.of_prompts);
+        }
+        // The lowest clock draws what it draws; no other one is asked for where that is no less.
+        assert_eq!(limited.within(Watts::new(150.0), || lower).all, lower.all);
+        assert_eq!(limited.within(Watts::new(150.0), || of(1.0, 310.0, 0.0)).all, limited.all);
+        assert_eq!(limited.within(Watts::new(400.0), || panic!("nobody needs it")).all, limited.all);
+    }
+
+    #[test]
     fn nodes_rise_from_one_to_the_last() {
         assert_eq!(tiled(1), [1]);
         assert_eq!(tiled(70)[..6], [1, 2, 3, 4, 5, 6]);

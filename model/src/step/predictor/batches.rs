@@ -296,6 +296,7 @@ mod tests {
     use crate::catalog;
     use crate::device::gpu::Gpu;
     use crate::net::network::Network;
+    use crate::step::generation;
     use crate::step::predict::Predictor;
     use crate::step::predictor::OperatingPoint;
 
@@ -431,6 +432,23 @@ mod tests {
         }
         assert!(steps > DRAWS / 3, "{steps} of {DRAWS} steps");
         assert!(together > all * 8 / 10, "{together} of {all} kernels");
+    }
+
+    /// Attention against a cache has bounds of its own: a tile's keys, and what memory delivers.
+    #[test]
+    fn steps_of_one_token_are_each_alone() {
+        for (net, gpu, cached) in [
+            ("llama3_2_1b", "l40s", 4095),
+            ("llama3_2_1b", "l40s", 300_000),
+            ("llama3_2_1b", "b200", 1024),
+            ("llama3_2_1b", "h200", 1000),
+        ] {
+            let network = generation::decode(&catalog::network(net).expect("shipped"), cached).expect("generates");
+            let (precision, mode, batches) = (Precision::Bf16, Mode::Inference, vec![1, 2, 7, 32, 64, 300]);
+            let asking = Asking { net, gpu, profile: "vllm", precision, mode, batches };
+            let (together, all) = compare_of(&network, &asking).expect("has a way over batches");
+            assert!(together > all / 2, "{together} of {all}");
+        }
     }
 
     /// How many combinations are drawn.

@@ -131,11 +131,10 @@ impl ServiceFile {
         self.name.clone().unwrap_or_else(|| shown(&self.net))
     }
 
-    /// As it is planned, with a name that no other one has; nothing where something is wrong, all of which is told.
+    /// As it is planned, with a name that no other one has; what is wrong is told, all of it.
     pub fn planned(self, found: &mut Mistakes<'_>) -> Option<PlannedLanguage> {
         let name = self.called();
         let of = |field: &str| format!("{field} of {name}");
-        let before = found.count();
         found.keep(place("net", &self.net));
         found.keep(place("framework", &self.framework));
         let coming =
@@ -190,7 +189,7 @@ impl ServiceFile {
             let field = of("tensor_parallel");
             found.add(format!("{field} lists from 1 to {MOST_LAYOUTS} numbers of GPUs, each above 0"));
         }
-        let (peak_per_s, profile_per_s) = coming.filter(|_| found.count() == before)?;
+        let (peak_per_s, profile_per_s) = coming?;
         Some(PlannedLanguage {
             requests: Requests { peak_per_s, profile_per_s },
             prompt: prompt?,

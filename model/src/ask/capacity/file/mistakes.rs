@@ -103,11 +103,6 @@ impl<'t> Mistakes<'t> {
         Self { text, found: Vec::new() }
     }
 
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.found.len()
-    }
-
     pub(super) fn add(&mut self, mistake: impl Into<String>) {
         self.found.push(mistake.into());
     }
