@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-# Simulated loads, of which an unoptimised build makes minutes: it simulates fewer requests.
-FEWER = {"language_model_fleet.ipynb": ("requests=400", "requests=60")}
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 
 
@@ -17,10 +14,6 @@ FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 def test_every_cell_runs(name: str) -> None:
     cells = json.loads((FOLDER / name).read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    if name in FEWER and os.environ.get("JOULECAST_PROFILE") == "dev":
-        many, few = FEWER[name]
-        assert any(many in text for text in code)
-        code = [text.replace(many, few) for text in code]
     if any("import optuna" in text for text in code):
         pytest.importorskip("optuna", reason="optuna is not installed")
     space: dict[str, object] = {"__name__": "__main__"}
