@@ -51,7 +51,7 @@ def ends(point, figure):
     """A figure at the value, with those at the ends of all steps' intervals; nothing where a queue has no end."""
     found = [figure(point[key]) if point[key] else None for key in ("steps_p05", "steps_p95")]
     low, high = sorted(found) if None not in found else (found[0], None)
-    interval = f"{number(low)} to {number(high)}" if high is not None else f"from {number(low)}"
+    interval = f"{number(low)} to {number(high)}" if high is not None else f"{number(low)} to overload"
     return f"{number(figure(point['value']))} ({interval})"
 
 

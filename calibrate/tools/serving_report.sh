@@ -11,7 +11,7 @@ cat <<'TEXT'
 
 `calibrate/tools/publish.sh serving`. A replica with continuous batching as vLLM does it, simulated step by step by `predict serve` (MODELLING, "Serving"): prompts of 512 to 1536 tokens (all alike likely), answers log-normal with a median of 256 and a deviation of the logarithm of 0.5, arrivals at random (Poisson, seed 1, 2,000 requests), bf16, the profile `vllm`. The target: nine of ten requests have their first token within 1 s, and a mean of at most 50 ms for each further one. GPUs that are several divide every block (`--tensor-parallel`), and watts and joules are those of all of them; servers' processors, fans and power supplies are not in them. Joules a token are all joules over the answers' tokens.
 
-Nothing here was measured as a whole: steps of dense models in bf16 were on H100 and H200 (the book, "Language models"), the engine's own time is learned from servers on H100 and H200 ([vllm.toml](../../data/frameworks/vllm.toml)), power of serving by nobody. Intervals in brackets: all steps at once at their 5 % and 95 % quantiles. "from": at the other end the queue has no end.
+Nothing here was measured as a whole: steps of dense models in bf16 were on H100 and H200 (the book, "Language models"), the engine's own time is learned from servers on H100 and H200 ([vllm.toml](../../data/frameworks/vllm.toml)), power of serving by nobody. Intervals in brackets: all steps at once at their 5 % and 95 % quantiles. "to overload": with steps that long more requests come than are answered.
 
 TEXT
 python3 calibrate/tools/serving.py

@@ -1,6 +1,7 @@
 //! Why a question has no answer.
 
 use anyhow::anyhow;
+use joulecast_model::base::precision::Precision;
 use joulecast_model::step::predictor::PredictError;
 use joulecast_reports::error_line;
 use std::fmt::{self, Display, Formatter};
@@ -40,6 +41,10 @@ impl From<PredictError> for Failure {
     fn from(error: PredictError) -> Self {
         match error {
             PredictError::Precision { .. } | PredictError::Operating(_) => Self::Usage(error.into()),
+            PredictError::Beside { precision, .. } => {
+                let stored = if precision == Precision::Int8 { " --weights int8" } else { "" };
+                Self::usage(format_args!("{error}: --precision fp16{stored} runs"))
+            }
             _ => Self::Failed(error.into()),
         }
     }

@@ -282,6 +282,11 @@ fn what_carries_no_load_has_its_reason() {
     }
     let (_, table) = read(&small("fp32", "llama3_8b", 10.0, &one, ""));
     assert!(table.contains("t4: llama3_8b takes ") && table.contains("GiB at batch 1, of 16.0 GiB"), "{table}");
+    // What generates is asked otherwise.
+    let hint = "llama3_8b is a language model: as a [[network]] a request is one step";
+    assert!(table.contains(hint) && table.contains("a [[service]] has prompts and answers"), "{table}");
+    let (_, table) = read(&small("fp32", "resnet50", 10.0, &one, ""));
+    assert!(!table.contains("[[service]]"), "{table}");
 }
 
 #[test]
@@ -438,7 +443,7 @@ fn a_page_says_where_the_joules_go() {
         "chat: answers (decode)",
         "chat: idle",
         "cooling and distribution",
-        "first token 40.0 ms, each token 8.00 ms (p90)",
+        "first token within 40.0 ms, each token within 8.00 ms (p90)",
         "chat: times",
         "as `predict serve` does it",
     ] {

@@ -108,9 +108,9 @@ fn the_highest_rate_keeps_its_target_and_a_bit_more_does_not() {
     let line = table.lines().find(|line| line.contains("the highest rate that keeps")).expect("a line");
     assert!(line.contains(" to ") && line.ends_with(") requests/s; with it"), "{line}");
     let (none, why) = not_carried(&["--tpot", "1us"]);
-    assert!(why.starts_with("error: no rate keeps each token 1.00 us (p90)"), "{why}");
+    assert!(why.starts_with("error: no rate keeps each token within 1.00 us (p90)"), "{why}");
     let line = none.lines().find(|line| line.contains("no rate keeps")).expect("a line");
-    assert!(line.ends_with("each token 1.00 us (p90): a lone request misses it"), "{line}");
+    assert!(line.ends_with("each token within 1.00 us (p90): a lone request misses it"), "{line}");
 }
 
 #[test]
@@ -385,6 +385,84 @@ fn what_is_wrong_is_one_line() {
     refused(&experts, "--tensor-parallel 2 --expert-parallel 2 divides attention among them, too");
     let imbalanced = [&of("llama3_8b", "h100")[..], &lengths("9"), &["--imbalance", "2"]].concat();
     refused(&imbalanced, "no mixture of experts");
+}
+
+#[test]
+fn what_runs_instead_of_int8_is_named_and_runs() {
+    let on = ["serve", "--net", "llama3_2_1b", "--gpu", "t4", "--prompt", "9", "--answer", "9", "--rate", "1"];
+    let run = |options: &[&str]| program::predict().args(on).args(options).output().expect("starts");
+    let output = run(&["--precision", "int8"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let advice = "t4 computes in int8, but not in bf16, in which all else of the network runs: --precision fp16 --weights int8 runs";
+    assert!(output.status.code() == Some(2) && error.contains(advice) && error.lines().count() == 1, "{error}");
+    let output = run(&["--precision", "fp16", "--weights", "int8"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn answers_of_one_token_have_no_time_for_each_further_one() {
+    // Answers of one token have no further ones.
+    for targets in [&["--tpot", "50ms"][..], &["--ttft", "1s", "--tpot", "50ms"]] {
+        let output = serve(&[&["--prompt", "64", "--answer", "1"], targets].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let one = output.status.code() == Some(2) && error.lines().count() == 1;
+        assert!(one && error.contains("leave out --tpot; --ttft is a target for them"), "{error}");
+    }
+    assert!(serve(&["--prompt", "64", "--answer", "1", "--ttft", "1s"]).status.success());
+}
+
+/// What there is to wait for is said before; the answer is where it was.
+#[test]
+fn how_much_is_simulated_is_told_before() {
+    let told = |options: &[&str]| {
+        let output = serve(&[&SHORT[..], options].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert_eq!(told(&["--rate", "10"]), "");
+    assert_eq!(told(&["--rate", "10", "--over", "cap"]), "7 settings are simulated\n");
+    let searched = told(&["--tpot", "20ms", "--over", "replicas"]);
+    assert!(searched.starts_with("4 settings are simulated, each at some thirty rates"), "{searched}");
+}
+
+/// Whose part of a token's time was measured nowhere on this GPU is said before any figure.
+#[test]
+fn what_is_lent_of_a_token_is_said_at_the_head() {
+    let head = |gpu: &str| {
+        let words = ["serve", "--net", "qwen3_8b", "--gpu", gpu, "--rate", "1", "--requests", "100"];
+        let output = program::predict().args(words).args(SHORT).output().expect("starts");
+        String::from_utf8_lossy(&output.stdout).lines().nth(1).unwrap_or_default().to_string()
+    };
+    let b200 = head("b200");
+    let lent = " % of it was not measured on this GPU and is estimated from others (";
+    assert!(b200.starts_with("a token's time: ") && b200.contains(lent), "{b200}");
+    assert!(b200.contains("rms_norm, rotary") && b200.ends_with("); power lent by another GPU"), "{b200}");
+    assert!(head("h200").ends_with("; power measured on this GPU"), "{}", head("h200"));
+    // Of a chip that nobody measured nothing is its own.
+    let unmeasured = head("rtx3090");
+    assert!(unmeasured.starts_with("a token's time: ") && !unmeasured.contains("measured on this GPU"), "{unmeasured}");
+}
+
+/// No more power than the limit is told of any setting, most likely.
+#[test]
+fn no_setting_draws_more_than_its_limit() {
+    let found = json(&["--tpot", "20ms", "--over", "cap"]);
+    let points = found["points"].as_array().expect("a list");
+    for point in points {
+        let (cap, power) = (number(point, "/power_cap_w"), number(point, "/value/power_w"));
+        assert!(power < cap, "{power} under {cap}");
+    }
+    let near = |point: &&Value| number(point, "/value/power_w") > 0.95 * number(point, "/power_cap_w");
+    assert!(points.iter().filter(near).count() > 0);
+}
+
+/// Where steps as long as their upper ends are an overload, an interval has no upper end and says why.
+#[test]
+fn an_interval_that_ends_in_an_overload_says_so() {
+    let most = json(&["--rate", "10"])["most_per_s"].as_f64().expect("a rate");
+    let table = text(&["--rate", &(0.95 * most).to_string()]);
+    assert!(table.contains(" to overload\n") && table.contains("\"to overload\": with steps that long"), "{table}");
+    assert!(!table.contains("grows") && !table.contains("from 0"), "{table}");
 }
 
 #[test]

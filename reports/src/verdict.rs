@@ -82,7 +82,7 @@ fn range(low: f64, high: f64, unit: &str) -> String {
 }
 
 /// What times of a tier rest on.
-fn of_time(tier: Tier) -> &'static str {
+pub(crate) fn of_time(tier: Tier) -> &'static str {
     match tier {
         Tier::Measured => "measured on this GPU",
         Tier::Imported => "measured by others on this GPU",
@@ -93,7 +93,7 @@ fn of_time(tier: Tier) -> &'static str {
 }
 
 /// What powers of a tier rest on.
-fn of_power(tier: Tier) -> &'static str {
+pub(crate) fn of_power(tier: Tier) -> &'static str {
     match tier {
         Tier::Measured => "power measured on this GPU",
         Tier::Imported => "power measured by others on this GPU",

@@ -146,6 +146,9 @@ pub fn words(warning: &Warning) -> String {
         Warning::LargestTried { batch } => {
             format!("--batch max looks no further than {batch} samples on each GPU: more may fit")
         }
+        Warning::OneStep { network } => format!(
+            "{network} is a language model: as a [[network]] a request is one step over its input and generates nothing; a [[service]] has prompts and answers"
+        ),
         Warning::NoBatch { network, needed, has } => {
             let gib = |bytes: &Bytes| bytes.to_gib();
             format!("{network} takes {:.1} GiB at batch 1, of {:.1} GiB", gib(needed), gib(has))

@@ -156,6 +156,18 @@ impl<V: Number> Amounts<V> {
 }
 
 impl Load<'_> {
+    /// The shortest that attention of any kind takes on the device, however it runs: its operations at the peak of its precision,
+    /// or its traffic but what the second-level cache may hold of it from before. Zero of other layers, whose algorithms may do
+    /// with fewer operations and whose maps need not all be read.
+    pub fn attention_bound(&self, held: Bytes) -> Seconds {
+        if self.work.layer().causal().is_none() {
+            return Seconds::ZERO;
+        }
+        let moved = Bytes::new(self.cost.bytes().get().saturating_sub(held.get())) / self.gpu.bandwidth.value;
+        let computed = self.gpu.peak_on(self.work.precision).map_or(Seconds::ZERO, |peak| self.cost.ops / peak);
+        moved.max(computed)
+    }
+
     /// Of its own batch.
     pub(crate) fn amounts(&self) -> Amounts<f64> {
         let Roofline { compute, memory, second, .. } = self.roofline;
@@ -241,5 +253,43 @@ impl Load<'_> {
         };
         (self.cost, self.bound) = (cost, roofline.bound());
         self.by_algorithm();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::precision::Mode;
+    use crate::base::shape::Shape;
+    use crate::catalog;
+    use crate::net::case::LayerCase;
+    use crate::net::layer::Attention;
+
+    /// A prompt is bound by its products, a token by its keys, of which a cache may hold some; other layers have no such bound.
+    #[test]
+    fn attention_is_bound_by_the_longer_of_products_and_traffic() {
+        let gpu = catalog::gpu("h200").expect("shipped");
+        let load = |new: u64, cached: u64| {
+            let layer = Layer::Attention(Attention { causal: true, cached: Some(cached), ..Attention::of(32) });
+            let case = LayerCase { inputs: vec![Shape::new(&[new, 3 * 32 * 128]).expect("a shape")], layer };
+            let work = Work::usual(case, Phase::Forward, 1, Precision::Bf16, Mode::Inference).expect("fits");
+            work.on(&gpu).expect("fits").expect("has a peak")
+        };
+        let peak = gpu.peak_on(Precision::Bf16).expect("has one");
+        let (prompt, token) = (load(65_536, 0), load(1, 100_000));
+        assert_eq!(prompt.attention_bound(Bytes::ZERO), prompt.cost.ops / peak);
+        let moved = token.cost.bytes() / gpu.bandwidth.value;
+        assert!(token.cost.ops / peak < moved);
+        assert_eq!(token.attention_bound(Bytes::ZERO), moved);
+        let half = Bytes::new(token.cost.bytes().get() / 2);
+        assert!((token.attention_bound(half) / moved - 0.5).abs() < 1e-6);
+        assert_eq!(token.attention_bound(token.cost.bytes()), token.cost.ops / peak);
+        let case = LayerCase {
+            inputs: vec![Shape::new(&[64, 4096]).expect("a shape")],
+            layer: Layer::Linear(Linear { features: 4096, bias: false }),
+        };
+        let work = Work::usual(case, Phase::Forward, 8, Precision::Bf16, Mode::Inference).expect("fits");
+        let linear = work.on(&gpu).expect("fits").expect("has a peak");
+        assert_eq!(linear.attention_bound(Bytes::ZERO), Seconds::ZERO);
     }
 }

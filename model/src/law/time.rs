@@ -268,6 +268,16 @@ pub struct Timed {
     pub in_domain: bool,
 }
 
+impl Timed {
+    /// The same where nothing can be faster than that; an interval begins there.
+    pub(crate) fn no_less_than(self, floor: Seconds) -> Self {
+        if self.value >= floor {
+            return self;
+        }
+        Self { value: floor, edges: self.edges.map(|(_, high)| (1.0, high)), ..self }
+    }
+}
+
 /// What a normal error is in the mean, as a part of the half-width of its 90 % interval: sqrt(2 / pi) over the 95 % quantile.
 pub const MEAN_OF_HALF_WIDTH: f64 = 0.485_079;
 

@@ -3,9 +3,10 @@
 use super::calibrations::{Basis, Calibrations};
 use super::framework::{Framework, Launch};
 use super::memory::{MemoryFootprint, footprint};
-use super::predictor::{NetworkPrediction, OperatingPoint, PredictError, Setup, Step, StepOverBatches};
+use super::predictor::{NetworkPrediction, OperatingPoint, PredictError, Setup, Step, StepOverBatches, held_of};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
+use crate::base::units::Watts;
 use crate::device::gpu::Gpu;
 use crate::law::calibration::{CalibrationError, Wanted};
 use crate::net::network::{Network, ShapedNetwork, ShapingError};
@@ -169,13 +170,32 @@ impl Predictor {
         footprint(network, mode, &self.framework.memory, chip.map_or(&[], |chip| &chip.choices))
     }
 
+    /// The mean power that the board keeps to at a point while its limit holds the clock.
+    ///
+    /// # Errors
+    /// For a clock or limit that the device does not take.
+    pub fn kept_to(&self, point: OperatingPoint, precision: Precision, mode: Mode) -> Result<Watts, PredictError> {
+        let setup = self.setup_in(precision, mode, mode.phases(), true)?;
+        Ok(point.on(&self.gpu)?.cap * held_of(&setup)?)
+    }
+
     fn setup<'a>(
         &'a self,
         network: &ShapedNetwork,
         mode: Mode,
         phases: &'a [Phase],
     ) -> Result<Setup<'a>, PredictError> {
-        let Basis { chip, all } = self.basis(network.precision(), mode)?;
+        self.setup_in(network.precision(), mode, phases, !network.makes_zeros())
+    }
+
+    fn setup_in<'a>(
+        &'a self,
+        precision: Precision,
+        mode: Mode,
+        phases: &'a [Phase],
+        dense: bool,
+    ) -> Result<Setup<'a>, PredictError> {
+        let Basis { chip, all } = self.basis(precision, mode)?;
         Ok(Setup {
             gpu: &self.gpu,
             calibration: chip.as_deref(),
@@ -184,7 +204,7 @@ impl Predictor {
             launch: self.launch(),
             mode,
             phases,
-            dense: !network.makes_zeros(),
+            dense,
             library: self.library,
         })
     }

@@ -14,6 +14,9 @@ from __future__ import annotations
 
 import os
 
+# As `os` has it: `collections` takes longer to import.
+from _collections_abc import Mapping as _Mapping
+
 from . import _joulecast
 from ._errors import UnknownName
 from ._figure import Figure
@@ -58,13 +61,19 @@ __all__ = [
 _NAMES = {"power_limit": "power-cap"}
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, (list, tuple, range, set, frozenset)) or (type(value).__module__ == "numpy" and value.ndim > 0):
-        return ",".join(_value(v) for v in value)
-    if hasattr(value, "items"):
-        return ",".join(f"{k}={_value(v)}" for k, v in value.items())
+def _value(value: Any, name: str) -> str:
+    if isinstance(value, (str, bytes)):
+        return str(value)
     if isinstance(value, os.PathLike):
         return str(os.fspath(value))
+    if isinstance(value, _Mapping):
+        return ",".join(f"{k}={_value(v, name)}" for k, v in value.items())
+    # Arrays without a dimension have a method for it.
+    if hasattr(value, "__iter__") and getattr(value, "ndim", 1) > 0:
+        values = [_value(v, name) for v in value]
+        if not values:
+            raise ValueError(f"{name} is empty: nothing is asked for")
+        return ",".join(values)
     if value is None:
         return "default"
     return str(value)
@@ -78,13 +87,15 @@ def _words(options: Mapping[str, Any]) -> List[str]:
             continue
         option = "--" + _NAMES.get(name, name).replace("_", "-")
         if name == "inputs":
+            if not isinstance(value, _Mapping):
+                raise TypeError(f"inputs are shapes by name, as in {{'x': (3, 224, 224)}}, not {type(value).__name__}")
             for each, shape in value.items():
                 words += ["--input", f"{each}={'x'.join(str(int(size)) for size in shape)}"]
         elif value is True:
             words.append(option)
         else:
             # One word, so that what begins with a dash is a value.
-            words.append(f"{option}={_value(value)}")
+            words.append(f"{option}={_value(value, name)}")
     return words
 
 
@@ -231,6 +242,8 @@ def _many(nets: _Nets, gpu: Union[str, Sequence[str]], options: Dict[str, Any], 
 
 def _bar(progress: Union[bool, Callable[..., Any], None], unit: str) -> Any:
     """A progress bar as tqdm makes them, or None."""
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise TypeError(f"progress is True, or what makes a bar as tqdm.tqdm does, not {type(progress).__name__}")
     if progress is True:
         from tqdm.auto import tqdm as progress  # type: ignore[no-redef,import-not-found,import-untyped,unused-ignore]
     return progress(total=0, unit=unit, unit_scale=True) if callable(progress) else None

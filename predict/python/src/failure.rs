@@ -28,7 +28,9 @@ fn named(text: &str) -> String {
         Some(rest) => format!("'{}", word(rest)),
         None => word(part),
     };
-    text.split(' ').map(quoted).collect::<Vec<_>>().join(" ")
+    let text = text.split(' ').map(quoted).collect::<Vec<_>>().join(" ");
+    // What lists names is a function here.
+    text.replace("`predict list nets`", "joulecast.nets()").replace("`predict list gpus`", "joulecast.gpus()")
 }
 
 /// A failure in words, options as Python writes them.

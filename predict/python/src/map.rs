@@ -1,6 +1,7 @@
 //! A prediction for each row of a table, for engines that hand tables on.
 
 use crate::arrow;
+use crate::failure::error;
 use crate::session;
 use crate::sweep::{Which, refused, threads};
 use crate::table::Table;
@@ -202,6 +203,21 @@ fn gathered(
     crate::gather::gathered(&parts.iter().map(|p| Arc::clone(p.column(column))).collect::<Vec<_>>(), places)
 }
 
+/// Whether options are some, and have values that they take, whatever the rows say beside them.
+fn checked(py: Python<'_>, words: &[String]) -> PyResult<()> {
+    let mut whole = words.to_vec();
+    for (option, value) in [("--net", "-"), ("--gpu", "-"), ("--batch", "1")] {
+        if !words.iter().any(|word| word == option) {
+            whole.extend([option.to_string(), value.to_string()]);
+        }
+    }
+    let Err(failure) = typed::sweep(&whole) else { return Ok(()) };
+    // What options need beside them columns may have.
+    let is_of_value = failure.to_string().starts_with("invalid value");
+    let why = error(failure);
+    if is_of_value || why.is_instance_of::<PyTypeError>(py) { Err(why) } else { Ok(()) }
+}
+
 /// The table with the columns of a sweep's results behind its own. `bar` is told as of a sweep.
 #[pyfunction]
 pub fn map_table(
@@ -221,6 +237,7 @@ pub fn map_table(
             return Err(PyKeyError::new_err(format!("the table has no column {}", names[0])));
         }
     }
+    checked(py, &words)?;
     let points = ["clock_mhz", "mem_clock_mhz", "power_limit_w", "power_cap_w"];
     for field in schema.fields() {
         let read = TAKEN.iter().map(|(name, _)| *name).chain(points).any(|name| name == field.name());

@@ -10,7 +10,7 @@ use joulecast_model::base::units::{Hertz, Watts};
 use joulecast_model::step::predictor::OperatingPoint;
 use joulecast_predict::request::{Batch, Request};
 use joulecast_predict::{Failure, ask, typed};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -80,37 +80,45 @@ impl Question {
     }
 }
 
-/// A batch as Python says it: a number, or `max`.
-#[derive(FromPyObject)]
-pub enum Samples {
-    /// So many.
-    Number(u64),
-    /// In words.
-    Text(String),
-}
-
-fn positive(value: Option<f64>, name: &str) -> PyResult<Option<f64>> {
-    match value {
-        Some(v) if !(v.is_finite() && v > 0.0) => {
-            Err(PyValueError::new_err(format!("{name} must be a number above 0")))
-        }
-        other => Ok(other),
+/// A batch as Python says it, a whole number or words such as `max`.
+///
+/// # Errors
+/// ValueError where it is out of range, TypeError where it is neither.
+fn samples(batch: &Bound<'_, PyAny>) -> PyResult<Batch> {
+    if let Some(n) = batch.extract::<u64>().ok().filter(|n| (1..=MAX_DIMENSION).contains(n)) {
+        return Ok(Batch::Samples(n));
+    }
+    let wrong = |e| PyValueError::new_err(format!("batch {e}"));
+    if let Ok(text) = batch.extract::<String>() {
+        return text.parse().map_err(wrong);
+    }
+    // Whole numbers of whatever size, below zero too, say what they are.
+    let kind = batch.get_type().name()?;
+    match batch.call_method0("__index__") {
+        Ok(number) => number.str()?.to_str()?.parse().map_err(wrong),
+        Err(_) => Err(PyTypeError::new_err(format!("batch must be a whole number, or \"max\", not {kind}"))),
     }
 }
 
+/// A number above zero, where there is one.
+///
+/// # Errors
+/// ValueError where it is none above zero, TypeError where it is no number.
+fn positive(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Option<f64>> {
+    let Some(value) = value else { return Ok(None) };
+    match value.extract::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(Some(number)),
+        Ok(_) => Err(PyValueError::new_err(format!("{name} must be a number above 0"))),
+        Err(_) => Err(PyTypeError::new_err(format!("{name} must be a number, not {}", value.get_type().name()?))),
+    }
+}
+
+/// What Python says of a step beside its options: batch, power limit in watts, core clock in MHz.
+type Beside<'a, 'py> = (&'a Bound<'py, PyAny>, Option<&'a Bound<'py, PyAny>>, Option<&'a Bound<'py, PyAny>>);
+
 /// What is asked beside the options.
-fn beside(
-    typed: &typed::Step,
-    batch: Samples,
-    power_limit: Option<f64>,
-    clock: Option<f64>,
-) -> PyResult<(Batch, OperatingPoint)> {
-    let wrong = |e| PyValueError::new_err(format!("batch {e}"));
-    let batch = match batch {
-        Samples::Number(n) if (1..=MAX_DIMENSION).contains(&n) => Batch::Samples(n),
-        Samples::Number(n) => n.to_string().parse().map_err(wrong)?,
-        Samples::Text(text) => text.parse().map_err(wrong)?,
-    };
+fn beside(typed: &typed::Step, (batch, power_limit, clock): Beside<'_, '_>) -> PyResult<(Batch, OperatingPoint)> {
+    let batch = samples(batch)?;
     let point = OperatingPoint {
         power_cap: positive(power_limit, "power_limit")?.map(Watts::new),
         core_clock: positive(clock, "clock")?.map(Hertz::from_mhz),
@@ -129,13 +137,13 @@ fn request(typed: &typed::Step, (batch, point): (Batch, OperatingPoint)) -> Requ
 pub fn predict(
     py: Python<'_>,
     words: Vec<String>,
-    batch: Samples,
-    power_limit: Option<f64>,
-    clock: Option<f64>,
+    batch: &Bound<'_, PyAny>,
+    power_limit: Option<&Bound<'_, PyAny>>,
+    clock: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Prediction> {
     let question = read(words)?;
     let typed = &question.typed;
-    let (batch, point) = beside(typed, batch, power_limit, clock)?;
+    let (batch, point) = beside(typed, (batch, power_limit, clock))?;
     let made = py.detach(|| match typed.generate {
         None => question.step(batch, point),
         Some(tokens) => ask::generate(session(), &request(typed, (batch, point)), tokens)
@@ -149,12 +157,12 @@ pub fn predict(
 pub fn layouts(
     py: Python<'_>,
     words: Vec<String>,
-    batch: Samples,
-    power_limit: Option<f64>,
-    clock: Option<f64>,
+    batch: &Bound<'_, PyAny>,
+    power_limit: Option<&Bound<'_, PyAny>>,
+    clock: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Answer> {
     let question = read(words)?;
-    let asked = request(&question.typed, beside(&question.typed, batch, power_limit, clock)?);
+    let asked = request(&question.typed, beside(&question.typed, (batch, power_limit, clock))?);
     let laid = watched(py, None, move |_| ask::layouts(session(), &asked, question.typed.generate.unwrap_or(1)));
     Ok(Answer::layouts(laid?))
 }

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-# Simulated loads, of which an unoptimised build makes minutes.
-LONG = {"language_model_fleet.ipynb"}
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.ipynb")))
 def test_every_cell_runs(name: str) -> None:
-    if name in LONG and os.environ.get("JOULECAST_PROFILE") == "dev":
-        pytest.skip("takes minutes without optimisation: predict/python/check.sh wheel runs it")
     cells = json.loads((FOLDER / name).read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     if any("import optuna" in text for text in code):

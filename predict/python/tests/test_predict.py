@@ -92,6 +92,50 @@ def test_what_is_wrong_is_said_as_python_people_expect() -> None:
         jc.predict("resnet50", "v100", optimizer="adam")
 
 
+@pytest.mark.parametrize("batch", [-1, 2**70, -(2**70), 0, 1.5, float("nan"), None, [1, 2], b"3", "min", object()])
+def test_what_is_no_batch_is_said_in_one_line(batch: object) -> None:
+    with pytest.raises((TypeError, ValueError), match="^batch must be a whole number") as raised:
+        jc.predict("resnet50", "v100", batch=batch)  # type: ignore[arg-type]
+    assert "\n" not in str(raised.value)
+    kind = ValueError if isinstance(batch, (int, str)) else TypeError
+    assert raised.type is kind
+
+
+def test_a_limit_or_clock_of_another_type_is_named() -> None:
+    for name in ("power_limit", "clock"):
+        with pytest.raises(TypeError, match=f"^{name} must be a number, not str$"):
+            jc.predict("resnet50", "v100", **{name: "200"})  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=f"^{name} must be a number above 0$"):
+            jc.predict("resnet50", "v100", **{name: float("nan")})  # type: ignore[arg-type]
+
+
+def test_several_values_come_from_anything_that_has_them() -> None:
+    expected = [row["batch"] for row in jc.sweep("alexnet", "v100", batch=[1, 2, 3]).to_pylist()]
+    for several in ((1, 2, 3), range(1, 4), iter([1, 2, 3]), (n for n in (1, 2, 3)), {1: 0, 2: 0, 3: 0}.keys()):
+        assert [row["batch"] for row in jc.sweep("alexnet", "v100", batch=several).to_pylist()] == expected
+    for empty in ([], (), range(0), iter([])):
+        with pytest.raises(ValueError, match="^batch is empty: nothing is asked for"):
+            jc.sweep("alexnet", "v100", batch=empty)
+    with pytest.raises(ValueError, match="^net is empty"):
+        jc.sweep([], "v100")
+    with pytest.raises(ValueError, match="^gpu is empty"):
+        jc.compare("alexnet", [], batch=1)
+
+
+def test_what_has_no_names_and_what_draws_no_bar_is_refused() -> None:
+    with pytest.raises(TypeError, match="^inputs are shapes by name"):
+        jc.predict("resnet50", "v100", inputs=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="^progress is True, or what makes a bar"):
+        jc.sweep("alexnet", "v100", progress=3)  # type: ignore[arg-type]
+
+
+def test_lists_of_names_are_named_as_functions() -> None:
+    with pytest.raises(jc.UnknownName, match=r"joulecast.nets\(\) shows all"):
+        jc.predict("qqqqqqqq", "v100")
+    with pytest.raises(jc.UnknownName, match=r"joulecast.gpus\(\) shows all"):
+        jc.predict("alexnet", "qqqqqqqq")
+
+
 def test_notebooks_show_tables_and_a_figure() -> None:
     html = jc.predict("vgg16", "v100", batch=64)._repr_html_()
     for part in ('<div class="joulecast">', "vgg16 on v100", "<td>time</td>", "conv1_2", "<details>", "<svg", "<li>"):

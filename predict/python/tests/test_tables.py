@@ -170,6 +170,17 @@ def test_a_row_that_is_wrong_is_alone() -> None:
     assert [row["time_s"] is None for row in rows] == [False, True, True, True]
 
 
+def test_options_of_a_table_are_told_before_any_row() -> None:
+    table = jc.sweep("alexnet", "v100", batch=[1, 2])
+    with pytest.raises(TypeError, match="colour"):
+        jc.map_table(table, colour="red")
+    with pytest.raises(ValueError, match="precision"):
+        jc.map_table(table, precision="fp3")
+    # What an option needs a column has.
+    trained = jc.map_table(jc.sweep("alexnet", "v100", batch=1, mode="training"), optimizer="adam")
+    assert trained.to_pylist()[0]["error"] is None
+
+
 def test_tables_of_all_makers_are_read() -> None:
     data = {"network": ["alexnet", "vgg16"] * 2, "gpu": ["v100"] * 4, "batch": [1, 2, 3, 4]}
     plain = pa.table(data)

@@ -186,6 +186,12 @@ fn check(layout: Layout, asked: &Serving) -> Result<(), Failure> {
             "--disaggregate says how many replicas there are: leave out --data-parallel, and --over replicas",
         ));
     }
+    let has_one_token = asked.demand.requests().iter().all(|request| request.answer == 1);
+    if let (Coming::Within(Target { per_token: Some(_), .. }), true) = (asked.coming, has_one_token) {
+        return Err(Failure::usage(
+            "answers of one token have no time for each further one: leave out --tpot; --ttft is a target for them",
+        ));
+    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use joulecast_model::ask::serving::{Counted, Demand, Engine, FILLINGS, SPANS, Ta
 use joulecast_model::base::units::Watts;
 use joulecast_reports::given;
 use joulecast_reports::serving::Priced;
+use std::io::Write as _;
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
@@ -152,15 +153,31 @@ impl ServeArgs {
     }
 }
 
+/// How much there is to wait for, before it is simulated. A search asks for some ten rates of each setting, and as many at both
+/// ends of its interval.
+fn told(settings: usize, searches: bool) -> String {
+    let rates = if searches { ", each at some thirty rates to find the highest that keeps the target" } else { "" };
+    format!("{settings} settings are simulated{rates}")
+}
+
 /// Simulates and prints; that no setting carries the load is a failure, all the same.
 pub fn serve(session: &Session, args: &ServeArgs) -> Result<(), Failure> {
     args.output.check([])?;
     let bar = OnceLock::new();
+    let serving = args.serving()?;
+    let searches = matches!(serving.coming, Coming::Within(_));
     let tell = |Progress { done, all }: Progress| {
-        let bar: &ProgressBar = bar.get_or_init(|| progress::bar(all as u64, "settings", "", all > 1));
+        let begin = || {
+            if all > 1 {
+                // Who closed standard error wants to know nothing.
+                let _ = writeln!(std::io::stderr(), "{}", told(all, searches));
+            }
+            progress::bar(all as u64, "settings", "", all > 1)
+        };
+        let bar: &ProgressBar = bar.get_or_init(begin);
         bar.set_position(done as u64);
     };
-    let served = ask::serve_telling(session, &args.request()?, &args.serving()?, &tell);
+    let served = ask::serve_telling(session, &args.request()?, &serving, &tell);
     if let Some(bar) = bar.get() {
         bar.finish_and_clear();
     }

@@ -7,6 +7,7 @@ use crate::export::{self, Export, ExportError, Format};
 use crate::markup::{capital, markdown_text};
 use crate::record;
 use crate::table::{Table, significant, thousands, with_unit};
+use crate::verdict::{of_power, of_time};
 use crate::warnings::words;
 use document::{Figures, Point, with_all};
 use joulecast_model::ask::capacity::{Goal, Tariff};
@@ -130,7 +131,7 @@ impl Served {
         let of = if block == 1 { "a token".to_string() } else { format!("{block} tokens") };
         let Room { footprint, cache, per_token } = &self.room;
         format!(
-            "{} on {}{} ({}), {} inference, {} profile; {}\ntime: {}; power: {} (decode)\n\nsteps of at most {tokens} tokens and {sequences} sequences{order}{whole}; weights {:.2} GiB, cache {:.2} GiB: {blocks} blocks of {of}, {:.1} KiB a token",
+            "{} on {}{} ({}), {} inference, {} profile; {}\n{}\n\nsteps of at most {tokens} tokens and {sequences} sequences{order}{whole}; weights {:.2} GiB, cache {:.2} GiB: {blocks} blocks of {of}, {:.1} KiB a token",
             self.network,
             if self.base.gpus > 1 { format!("{} x ", self.base.gpus) } else { String::new() },
             self.gpu.0,
@@ -138,12 +139,37 @@ impl Served {
             self.precision,
             self.framework,
             setting(&self.base.point),
-            self.tiers.0,
-            self.tiers.1,
+            self.rests(),
             footprint.weights.to_gib(),
             cache.to_gib(),
             per_token.to_f64() / 1024.0,
         )
+    }
+}
+
+impl Served {
+    /// What the time of a token rests on, whose part of it is lent, and what power does.
+    fn rests(&self) -> String {
+        let lent = |warning: &Warning| match warning {
+            Warning::Of { part, warning } if part == "decode" => match &**warning {
+                Warning::Substituted { kinds, share, .. } => Some((*share, kinds.clone())),
+                _ => None,
+            },
+            _ => None,
+        };
+        let (shares, kinds): (Vec<f64>, Vec<Vec<&str>>) = self.warnings.iter().filter_map(lent).unzip();
+        let (share, mut kinds) = (shares.iter().sum::<f64>(), kinds.concat());
+        kinds.sort_unstable();
+        kinds.dedup();
+        let time = match kinds.is_empty() {
+            true => of_time(self.tiers.0).to_string(),
+            false => format!(
+                "{:.0} % of it was not measured on this GPU and is estimated from others ({})",
+                100.0 * share,
+                kinds.join(", ")
+            ),
+        };
+        format!("a token's time: {time}; {}", of_power(self.tiers.1))
     }
 }
 
@@ -185,13 +211,15 @@ fn changed(at: &At, base: &At, layouts: bool) -> String {
 }
 
 /// What intervals are of.
-const ENDS: &str = "intervals: all steps at once take time and energy of their 5 %, and of their 95 % quantiles; \"grows\": a queue without end";
+const ENDS: &str = "intervals: from all steps as short as their 5 % quantiles say to all as long as their 95 %; \"to overload\": with steps that long more requests come than are answered, and waits grow without end";
+/// In place of a figure where more requests come than are answered.
+const OVERLOADED: &str = "overloaded";
 /// How settings are compared under a target.
 const EACH: &str = ", each at the highest rate that keeps the target";
 
 /// A target in words.
 pub(crate) fn target_words(target: &Target) -> String {
-    let part = |name: &str, limit: Option<Seconds>| limit.map(|t| format!("{name} {}", with_unit(t.get(), "s")));
+    let part = |name: &str, limit: Option<Seconds>| limit.map(|t| format!("{name} within {}", with_unit(t.get(), "s")));
     let parts = [part("first token", target.to_first), part("each token", target.per_token)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     format!("{} ({})", parts.join(", "), target.which.name())
@@ -202,7 +230,7 @@ fn between(outlook: &Outlook, figure: impl Fn(&Summary) -> f64, print: impl Fn(f
     let of = |summary: &Option<Summary>| summary.as_ref().map(&figure);
     let (value, low, high) = (of(&outlook.value), of(&outlook.low), of(&outlook.high));
     let most_likely = value.or(low).unwrap_or_default();
-    let value = value.map_or("grows".into(), &print);
+    let value = value.map_or(OVERLOADED.into(), &print);
     let interval = match (low, high) {
         // What batches make of steps may be less, or more, than at either end.
         (Some(a), Some(b)) => match (print(a.min(b).min(most_likely)), print(a.max(b).max(most_likely))) {
@@ -210,8 +238,8 @@ fn between(outlook: &Outlook, figure: impl Fn(&Summary) -> f64, print: impl Fn(f
             (low, high) if low == high && low == value => String::new(),
             (low, high) => format!("{low} to {high}"),
         },
-        (Some(a), None) => format!("from {}; grows", print(a.min(most_likely))),
-        _ => "grows".into(),
+        (Some(a), None) => format!("{} to overload", print(a.min(most_likely))),
+        _ => OVERLOADED.into(),
     };
     (value, interval)
 }
@@ -219,7 +247,7 @@ fn between(outlook: &Outlook, figure: impl Fn(&Summary) -> f64, print: impl Fn(f
 /// Latencies over requests.
 fn latencies(outlook: &Outlook) -> Option<Table> {
     let summary = outlook.value.as_ref()?;
-    let mut table = Table::new(&["", "mean", "p50", "p90", "p99", "p90: 90 % interval"], 1);
+    let mut table = Table::new(&["", "mean", "p50", "p90", "p99", "90 % interval of p90"], 1);
     type Row<'a> = (&'a str, fn(&Summary) -> Option<Quantiles>);
     let rows: [Row<'_>; 3] = [
         ("time to first token", |s| Some(s.to_first)),
@@ -294,7 +322,7 @@ const COST: &str = "cost of a million tokens of answers";
 /// Requests that came in a second.
 fn came(outlook: &Outlook) -> String {
     let lasts = outlook.value.as_ref().filter(|_| !outlook.is_overloaded());
-    lasts.map_or("grows".into(), |s| significant(s.requests_per_s, 3))
+    lasts.map_or(OVERLOADED.into(), |s| significant(s.requests_per_s, 3))
 }
 
 /// A rate with its interval.
@@ -305,33 +333,39 @@ fn rate_words(rate: &Estimate<f64>) -> String {
 
 /// Settings, a line each.
 fn points(base: &At, all: &[&At], layouts: bool, priced: Option<&Priced>) -> Table {
+    // As the options of targets are called, so that a terminal has room for a line.
     let mut header = vec![
         "setting",
-        "GPUs",
         "requests/s",
         "carries",
-        "first token p90",
-        "each token p90",
+        "TTFT p90",
+        "TPOT p90",
         "busy",
         "power",
-        "energy per token",
+        "energy/token",
         "90 % interval",
     ];
+    // Told where settings differ in it.
+    let gpus = all.iter().any(|at| at.gpus != base.gpus);
+    if gpus {
+        header.insert(1, "GPUs");
+    }
     if priced.is_some() {
-        header.extend(["cost per M tokens", "90 % interval"]);
+        header.extend(["cost/M tokens", "90 % interval"]);
     }
     let mut table = Table::new(&header, 1);
     for at in all {
+        let mut cells = vec![changed(at, base, layouts)];
+        cells.extend(gpus.then(|| at.gpus.to_string()));
         let Some(outlook) = &at.outlook else {
-            table.row(vec![changed(at, base, layouts), at.gpus.to_string(), "none".into()]);
+            cells.push("none".into());
+            table.row(cells);
             continue;
         };
-        let mut cells = vec![
-            changed(at, base, layouts),
-            at.gpus.to_string(),
+        cells.extend([
             at.highest.as_ref().map_or_else(|| came(outlook), rate_words),
             significant(outlook.most.value, 3),
-        ];
+        ]);
         if let Some(s) = &outlook.value {
             let energy = between(outlook, |s| s.per_answer_token.get(), |x| with_unit(x, "J"));
             cells.extend([

@@ -350,13 +350,13 @@ impl PlanFile {
             }
         }
         let coming = load_of.as_ref().and_then(|coming| found.keep(load(None, coming)));
-        let target = latency.and_then(|latency| found.keep(latency.target()));
+        let target = latency.and_then(|latency| latency.target(&mut found));
         let (peak_per_s, mut profile_per_s) = coming.unwrap_or((0.0, vec![0.0]));
-        let planned: Vec<Option<PlannedLanguage>> = services.into_iter().map(|s| found.keep(s?.planned())).collect();
+        let planned: Vec<Option<PlannedLanguage>> = services.into_iter().map(|s| s?.planned(&mut found)).collect();
         let (all, mut languages) =
             (planned.iter().all(Option::is_some), planned.into_iter().flatten().collect::<Vec<_>>());
         let mut taken: HashSet<&str> = HashSet::new();
-        if let Some(twice) = languages.iter().find(|of| !taken.insert(&of.name)) {
+        for twice in languages.iter().filter(|of| !taken.insert(&of.name)) {
             found.add(format!("two services are called {}: give one another name", twice.name));
         }
         if all {
@@ -447,12 +447,12 @@ impl SiteFile {
 }
 
 impl LatencyFile {
-    fn target(&self) -> Result<Target, PlanError> {
+    fn target(&self, found: &mut Mistakes<'_>) -> Option<Target> {
         if !(50.0..=99.99).contains(&self.percentile) {
-            return wrong(format!("latency.percentile must be from 50 to 99.99, not {}", self.percentile));
+            found.add(format!("latency.percentile must be from 50 to 99.99, not {}", self.percentile));
         }
-        let latency = Seconds::from_ms(number("latency.target_ms", self.target_ms, false)?);
-        Ok(Target { quantile: self.percentile / 100.0, latency })
+        let latency = Seconds::from_ms(found.keep(number("latency.target_ms", self.target_ms, false))?);
+        Some(Target { quantile: self.percentile / 100.0, latency })
     }
 }
 
@@ -507,10 +507,13 @@ fn load(of: Option<&str>, load: &LoadFile) -> Result<(f64, Vec<f64>), PlanError>
 /// What the candidates are called: as they say, else by their GPU, with how it is paid for or a number where that is not enough.
 fn names(candidates: &[Candidate]) -> Result<Vec<String>, PlanError> {
     let mut taken: HashSet<String> = HashSet::new();
-    for name in candidates.iter().filter_map(|c| c.name.as_ref()) {
-        if !taken.insert(name.clone()) {
-            return wrong(format!("two candidates have the name {name:?}"));
-        }
+    let named = candidates.iter().filter_map(|c| c.name.as_ref());
+    let twice: Vec<String> = named
+        .filter(|name| !taken.insert((*name).clone()))
+        .map(|name| format!("two candidates have the name {name:?}"))
+        .collect();
+    if !twice.is_empty() {
+        return Err(PlanError(twice));
     }
     let mut nameless: HashMap<&str, usize> = HashMap::new();
     for c in candidates.iter().filter(|c| c.name.is_none()) {
@@ -755,6 +758,26 @@ amortisation_years = 4.0
         let error = PlanFile::from_toml(&text).expect_err("others").to_string();
         assert!(error.contains("spares of t4 are a share of the GPUs, from 0 to 1, not 7"), "{error}");
         assert!(error.contains("gpus_per_server of t4 must be above 0"), "{error}");
+    }
+
+    #[test]
+    fn both_numbers_of_a_latency_and_every_name_that_is_there_twice_are_told() {
+        let text =
+            TEXT.replace("percentile = 95.0", "percentile = 0.95").replace("target_ms = 50.0", "target_ms = -5.0");
+        let one = |name: &str| {
+            format!(
+                "[[candidate]]\nname = \"{name}\"\ngpu = \"t4\"\nprice = 1.0\nprice_source = \"a\"\ngpus_per_server = 4\nserver_overhead_w = 1.0\n"
+            )
+        };
+        let error =
+            PlanFile::from_toml(&format!("{text}{}", ["a", "b", "a", "b"].map(one).concat())).expect_err("four");
+        let expected = [
+            "latency.percentile must be from 50 to 99.99, not 0.95",
+            "latency.target_ms must be above 0, not -5",
+            "two candidates have the name \"a\"",
+            "two candidates have the name \"b\"",
+        ];
+        assert_eq!(error.mistakes(), expected);
     }
 
     #[test]

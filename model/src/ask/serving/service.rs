@@ -108,6 +108,8 @@ const RESOLUTION_OF_ENDS: f64 = 5e-3;
 /// A load is simulated again so often at most, with requests that fill the replica, and by so much more than they seemed to be.
 const AGAIN: u32 = 3;
 const MARGIN: f64 = 1.1;
+/// A trace is tried at so many times what is carried of its mean lengths, at most; faster ones are bursts.
+const FASTEST: f64 = 64.0;
 /// A share of what it carries at which hardly a request meets another.
 const LONELY: f64 = 1e-3;
 
@@ -181,7 +183,8 @@ impl<R: Replica> Steps<'_, R> {
 
     /// The highest rate that keeps a target, by halving, to a share of `most`, what is carried; `None` where not even a lone
     /// request keeps it. No rate is taken at which the queue still grows between the halves of the run: of more requests more
-    /// would miss the target.
+    /// would miss the target. A trace comes faster or slower as a whole, each request with its own lengths: what a replica
+    /// carries of its mean lengths bounds nothing, and up to [`FASTEST`] times that is tried.
     ///
     /// # Errors
     /// As [`Self::most`].
@@ -198,7 +201,16 @@ impl<R: Replica> Steps<'_, R> {
     ) -> Result<Option<(f64, Summary)>, ServingError> {
         let (mut low, mut high) = (LONELY * most, most);
         let Some(mut kept) = self.kept(target, low, most)? else { return Ok(None) };
-        while high - low > resolution * most {
+        while self.demand.recorded().is_some()
+            && let Some(summary) = self.kept(target, high, most)?
+        {
+            (low, kept) = (high, summary);
+            if high >= FASTEST * most {
+                return Ok(Some((low, kept)));
+            }
+            high *= 2.0;
+        }
+        while high - low > resolution * most.max(low) {
             let middle = low + (high - low) / 2.0;
             match self.kept(target, middle, most)? {
                 Some(summary) => (low, kept) = (middle, summary),
@@ -211,10 +223,12 @@ impl<R: Replica> Steps<'_, R> {
     /// As [`Self::at`]; nothing where a target is not kept.
     fn kept(&self, target: &Target, rate: f64, most: f64) -> Result<Option<Summary>, ServingError> {
         let summary = match self.group {
-            Group::Alike(copies) if rate < most => self.filled(rate, |requests, filling| {
-                let run = simulate_kept(self.replica, requests, self.limits, (target, filling), copies)?;
-                Ok(run.as_ref().and_then(Summary::of))
-            })?,
+            Group::Alike(copies) if rate < most || self.demand.recorded().is_some() => {
+                self.filled(rate, |requests, filling| {
+                    let run = simulate_kept(self.replica, requests, self.limits, (target, filling), copies)?;
+                    Ok(run.as_ref().and_then(Summary::of))
+                })?
+            }
             _ => self.at(rate, most)?,
         };
         Ok(summary.filter(|summary| target.is_kept(summary) && !summary.grows))
@@ -359,6 +373,30 @@ mod tests {
             let grows = steps.at(125.0, 130.0).expect("runs").expect("counts").grows;
             assert!(grows && !steps.at(70.0, 130.0).expect("runs").expect("counts").grows);
         }
+    }
+
+    /// One prompt of 1 s after nineteen of 10 ms: 17 of them a second are carried. Who waits for a second for the first token is
+    /// nearly everybody where they come at one time, and nobody but those behind the long one where the trace has it last.
+    #[test]
+    fn a_trace_is_searched_by_its_own_times_and_lengths() {
+        let limits = Limits { tokens: u64::MAX, sequences: 1, chunked: false, ..Limits::AMPLE };
+        let target = Target { to_first: Some(Seconds::new(0.5)), per_token: None, which: Which::P90 };
+        let trace = |long: usize| {
+            let row = |i: usize| format!("{},{},1\n", 0.1 * i as f64, if i == long { 100_000 } else { 1000 });
+            let rows: String = (0..20).map(row).collect();
+            Demand::trace("t", &format!("time,prompt,answer\n{rows}")).expect("a trace")
+        };
+        let highest = |demand: &Demand| {
+            let steps = Steps { replica: &Prompts, limits: &limits, demand, group: Group::ONE };
+            let most = steps.most().expect("runs");
+            assert!((10.0..25.0).contains(&most), "{most}");
+            let found = steps.highest(&target, most, 1e-3).expect("runs").expect("kept");
+            let at = |rate: f64| steps.at(rate, most).expect("runs").expect("counts").to_first.p90;
+            assert!(at(found) <= Seconds::new(0.5), "{found}");
+            (found, most)
+        };
+        let ((early, most), (late, _)) = (highest(&trace(1)), highest(&trace(19)));
+        assert!(early < most && late > 4.0 * most, "{early} and {late} of {most}");
     }
 
     /// Steps of answers, each of which takes longer with all that run.

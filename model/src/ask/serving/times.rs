@@ -7,9 +7,14 @@
 //!
 //! Attention of a chunk of a prompt is what the prompt up to its end takes less what it takes up to its beginning, and at least
 //! what reading the cache takes. Prompts in one step share the launches of one.
+//!
+//! A board has one clock for all that runs in a step, and each part was predicted at the clock that the limit leaves its own
+//! step. A step whose parts together would draw more than the board keeps to is read between these predictions and those of
+//! a lower limit, where it draws just that.
 
 use super::replica::{Replica, StepCost, StepWork};
 use crate::base::name::Name;
+use crate::base::precision::Mode;
 use crate::base::units::{Bytes, Joules, Seconds, Watts};
 use crate::device::clock::VoltageCurve;
 use crate::law::calibration::Tier;
@@ -127,7 +132,7 @@ impl Places {
 }
 
 /// Values over whole numbers, read straight between nodes in logarithms: exact for powers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Curve {
     /// Rising, from 1; at least one.
     nodes: Vec<(f64, Spent)>,
@@ -166,7 +171,7 @@ impl Curve {
 }
 
 /// Decode's attention over sequences and their mean cached tokens, straight between nodes in both.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Grid {
     sequences: Vec<u64>,
     cached: Vec<u64>,
@@ -239,6 +244,20 @@ pub struct Times {
 /// What steps take in a stage.
 #[derive(Clone, Debug)]
 struct StageTimes {
+    /// Under the limit.
+    limited: Tables,
+    /// Under a lower one, where that makes a difference.
+    lower: Option<Tables>,
+    /// What its GPUs keep to together.
+    allowed: Watts,
+    /// What the engine adds here.
+    engine: Serving,
+    waiting: Watts,
+}
+
+/// What parts of steps take in a stage.
+#[derive(Clone, Debug, PartialEq)]
+struct Tables {
     /// What runs over tokens, by how many there are, from none: of prompts, and of one for each sequence.
     prompts: Vec<Spent>,
     answers: Vec<Spent>,
@@ -249,9 +268,41 @@ struct StageTimes {
     /// What a prompt adds to others, by its tokens.
     beside: Curve,
     decode: Grid,
-    /// What the engine adds here.
-    engine: Serving,
-    waiting: Watts,
+}
+
+/// What a step's kernels take, and what of that energy is of prompts.
+#[derive(Clone, Copy)]
+struct Computed {
+    all: Spent,
+    of_prompts: Joules,
+}
+
+impl Computed {
+    fn of_answers(all: Spent) -> Self {
+        Self { all, of_prompts: Joules::ZERO }
+    }
+
+    /// Energy beyond so much power.
+    fn excess(self, allowed: Watts) -> Joules {
+        self.all.energy - allowed * self.all.time
+    }
+
+    /// So far on the way to another one.
+    fn towards(self, other: Self, share: f64) -> Self {
+        let of_prompts = self.of_prompts * (1.0 - share) + other.of_prompts * share;
+        Self { all: self.all.towards(other.all, share), of_prompts }
+    }
+
+    /// It within what is allowed, read between the two; the other one where that is not enough.
+    fn within(self, allowed: Watts, lower: impl FnOnce() -> Self) -> Self {
+        let excess = self.excess(allowed);
+        if excess <= Joules::ZERO {
+            return self;
+        }
+        let lower = lower();
+        let gained = excess - lower.excess(allowed);
+        if gained <= Joules::ZERO { self } else { self.towards(lower, (excess / gained).min(1.0)) }
+    }
 }
 
 /// The last one of a table stands for what is beyond it.
@@ -259,7 +310,7 @@ fn beyond(table: &[Spent], place: u64) -> Spent {
     table.get(place as usize).or(table.last()).copied().unwrap_or_default()
 }
 
-impl StageTimes {
+impl Tables {
     /// What runs over so many tokens, of which a share is of prompts. Kernels are the same; at what clock they run and what
     /// they draw depends on what runs beside them.
     fn tokens(&self, tokens: u64, of_prompts: f64) -> Spent {
@@ -284,20 +335,59 @@ impl StageTimes {
         }
         sum.plus(launch)
     }
+
+    /// All but decode's attention of a step that has no prompts, in so many sequences.
+    fn answering(&self, sequences: u64) -> Spent {
+        self.tokens(sequences, 0.0).plus(beyond(&self.logits, sequences))
+    }
+
+    fn step(&self, work: &StepWork) -> Computed {
+        let sequences = work.sequences();
+        let decode = self.decode.at(work.decodes, work.cached);
+        if work.chunks.is_empty() {
+            return Computed::of_answers(self.answering(sequences).plus(decode));
+        }
+        let share = work.prompt_tokens() as f64 / work.tokens() as f64;
+        let tokens = self.tokens(work.tokens(), share);
+        let logits = beyond(&self.logits, sequences);
+        let prefill = self.attention(work);
+        let of_prompts =
+            tokens.energy * share + logits.energy * (work.chunks.len() as f64 / sequences as f64) + prefill.energy;
+        Computed { all: tokens.plus(logits).plus(prefill).plus(decode), of_prompts }
+    }
 }
 
 impl StageTimes {
+    /// What the engine adds to a step of so many sequences.
+    fn added(&self, sequences: u64) -> Seconds {
+        self.engine.step + self.engine.sequence * sequences as f64
+    }
+
+    /// What a step's kernels take, by what they take under the limit.
+    fn settled(&self, limited: Computed, lower: impl FnOnce(&Tables) -> Computed) -> Computed {
+        match &self.lower {
+            Some(tables) => limited.within(self.allowed, || lower(tables)),
+            None => limited,
+        }
+    }
+
     /// As [`Replica::growing`].
     fn growing(&self, work: &StepWork, mut each: impl FnMut(StepCost) -> bool) {
         let sequences = work.decodes;
-        let Some(mut line) = self.decode.over(sequences) else { return };
-        let before = self.tokens(sequences, 0.0).plus(beyond(&self.logits, sequences)).plus(Spent::default());
-        let engine = self.engine.step + self.engine.sequence * sequences as f64;
+        let Some(mut line) = self.limited.decode.over(sequences) else { return };
+        let mut lower = self.lower.as_ref().and_then(|lower| lower.decode.over(sequences));
+        let before = self.limited.answering(sequences);
+        let before_lower = self.lower.as_ref().map_or(Spent::default(), |lower| lower.answering(sequences));
+        let engine = self.added(sequences);
         let mut cached = work.cached;
         loop {
-            let computing = before.plus(line.at(cached));
-            let (time, waiting) = (computing.time + engine, self.waiting * engine);
-            if !each(StepCost { time, prefill: Joules::ZERO, decode: computing.energy, waiting }) {
+            let limited = Computed::of_answers(before.plus(line.at(cached)));
+            let computed = match &mut lower {
+                Some(line) => limited.within(self.allowed, || Computed::of_answers(before_lower.plus(line.at(cached)))),
+                None => limited,
+            };
+            let (time, waiting) = (computed.all.time + engine, self.waiting * engine);
+            if !each(StepCost { time, prefill: Joules::ZERO, decode: computed.all.energy, waiting }) {
                 return;
             }
             cached += sequences;
@@ -306,19 +396,12 @@ impl StageTimes {
 
     /// As [`Replica::step`].
     fn step(&self, work: &StepWork) -> StepCost {
-        let share = work.prompt_tokens() as f64 / work.tokens() as f64;
-        let sequences = work.sequences();
-        let tokens = self.tokens(work.tokens(), share);
-        let logits = beyond(&self.logits, sequences);
-        let (prefill, decode) = (self.attention(work), self.decode.at(work.decodes, work.cached));
-        let of_prompts =
-            tokens.energy * share + logits.energy * (work.chunks.len() as f64 / sequences as f64) + prefill.energy;
-        let computing = tokens.plus(logits).plus(prefill).plus(decode);
-        let engine = self.engine.step + self.engine.sequence * sequences as f64;
+        let Computed { all, of_prompts } = self.settled(self.limited.step(work), |lower| lower.step(work));
+        let engine = self.added(work.sequences());
         StepCost {
-            time: computing.time + engine,
+            time: all.time + engine,
             prefill: of_prompts,
-            decode: computing.energy - of_prompts,
+            decode: all.energy - of_prompts,
             waiting: self.waiting * engine,
         }
     }
@@ -372,6 +455,8 @@ pub struct StepTimes {
 
 /// Prompts that are predicted side by side to learn what one adds to others.
 const BESIDE: u64 = 8;
+/// What steps are also predicted at, as a share of the power limit: parts together exceed a limit by less than that takes away.
+const LOWER: f64 = 0.75;
 /// A prompt of so many tokens fills a GPU alone.
 const FILLS: u64 = 4096;
 
@@ -449,15 +534,22 @@ impl StepTimes {
         let all = Self::predicted(deployment, network, extent, points)?;
         let (predictor, layout) = (deployment.predictor, deployment.layout);
         let engine = predictor.framework().serving.unwrap_or_default();
+        let kept_to = points.iter().map(|point| predictor.kept_to(*point, deployment.precision, Mode::Inference));
+        let kept_to: Vec<Watts> = kept_to.collect::<Result<_, _>>().map_err(LayoutError::Predict)?;
         let of = |(i, point): (usize, &OperatingPoint)| {
             let gpu = predictor.gpu();
             let level = point.core_clock.map(|clock| clock / gpu.core_clock.boost.value);
             let level = ClockLaw::Voltage(VoltageCurve::of(gpu)).level(level.unwrap_or(1.0).min(1.0));
             let (waits, share) = (Waits::idle(gpu), waiting_at(gpu, level) / waiting(gpu));
             let gpus = layout.tensor() as f64;
+            let allowed = kept_to.get(i).copied()? * gpus;
             let times = |end: usize, waiting: Watts| {
                 let of = |stage: &Vec<Predicted>, engine| {
-                    stage.get(i).map(|predicted| predicted.times(end, extent, engine, waiting * (share * gpus)))
+                    let tables = |i: usize| stage.get(i).map(|predicted| predicted.tables(end, extent));
+                    let limited = tables(i)?;
+                    let lower = tables(points.len() + i).filter(|lower| *lower != limited);
+                    let waiting = waiting * (share * gpus);
+                    Some(StageTimes { limited, lower, allowed, engine, waiting })
                 };
                 // What the engine adds keeps the first stage, wherever it is spent.
                 let first = all.first().and_then(|stage| of(stage, engine))?;
@@ -490,7 +582,7 @@ impl StepTimes {
         self
     }
 
-    /// Predicts the nodes of all grids, by stage, then by point.
+    /// Predicts the nodes of all grids, by stage, then by point: first under the limits, then under lower ones.
     fn predicted(
         deployment: &Deployment<'_>,
         network: &Network,
@@ -500,7 +592,7 @@ impl StepTimes {
         let places = Places::of(network);
         // Of the first stage all points, then of the next.
         let at = |network: &Network, batch: u64| -> Result<Vec<(Read, NetworkPrediction)>, GenerationError> {
-            let stages = deployment.stages(network, batch, points)?;
+            let stages = deployment.stages(network, batch, points, &[1.0, LOWER])?;
             let of_stage = |steps: Vec<NetworkPrediction>| {
                 let kernels = steps.first().map_or_else(Default::default, |first| places.of_step(first));
                 steps.into_iter().map(move |p| (Places::parts(&kernels, &p), p))
@@ -508,7 +600,7 @@ impl StepTimes {
             Ok(stages.into_iter().flat_map(of_stage).collect())
         };
         let stages = deployment.layout.pipeline() as usize;
-        let mut all: Vec<Predicted> = (0..stages * points.len()).map(|_| Predicted::default()).collect();
+        let mut all: Vec<Predicted> = (0..stages * 2 * points.len()).map(|_| Predicted::default()).collect();
         let longest = extent.length.saturating_sub(1).max(1);
         let mut prompts = tiled(extent.tokens);
         let further = nodes(longest, 2f64.sqrt());
@@ -563,7 +655,7 @@ impl StepTimes {
             }
         }
         let mut all = all.into_iter();
-        Ok((0..stages).map(|_| all.by_ref().take(points.len()).collect()).collect())
+        Ok((0..stages).map(|_| all.by_ref().take(2 * points.len()).collect()).collect())
     }
 }
 
@@ -587,7 +679,7 @@ impl Predicted {
         }
     }
 
-    fn times(&self, end: usize, extent: Extent, engine: Serving, waiting: Watts) -> StageTimes {
+    fn tables(&self, end: usize, extent: Extent) -> Tables {
         let at = |spent: Spent, ends: &Ends| spent.times(ends[end].0, ends[end].1);
         let prompts = self.prompts.iter().map(|(n, parts, ends)| (*n, at(parts.tokens, ends)));
         let answers = self.answers.iter().map(|(n, parts, ends)| (*n, at(parts.tokens, ends)));
@@ -603,15 +695,13 @@ impl Predicted {
                 .map(|(_, row)| row.iter().map(|(_, parts, ends)| at(parts.attention, ends)).collect())
                 .collect(),
         };
-        StageTimes {
+        Tables {
             prompts: table(prompts.collect(), extent.tokens),
             answers: table(answers.collect(), extent.sequences),
             logits: table(logits.collect(), extent.sequences),
             alone: Curve::rising(alone),
             beside: Curve::rising(beside),
             decode,
-            engine,
-            waiting,
         }
     }
 }
@@ -773,8 +863,10 @@ mod tests {
     #[test]
     fn steps_that_only_grow_are_what_each_of_them_is() {
         let setup = setup("llama3_2_1b", "h200");
-        let times = times(&setup);
-        for times in [&times.low, &times.value, &times.high] {
+        let cap = OperatingPoint { power_cap: Some(Watts::new(250.0)), ..OperatingPoint::default() };
+        let points = [OperatingPoint::default(), cap];
+        let all = StepTimes::of(&deployed(&setup, 1), &setup.1, EXTENT, &points).expect("predicts");
+        for times in all.iter().flat_map(|times| [&times.low, &times.value, &times.high]) {
             // Below and beyond all nodes, and across several of them.
             for (decodes, cached) in [(1, 1), (1, 250), (3, 20), (17, 17 * 900), (128, 128 * 2950), (200, 200 * 63)] {
                 let mut work = StepWork { chunks: vec![], decodes, cached };
@@ -826,7 +918,40 @@ mod tests {
         let all = StepTimes::of(&deployed(&setup, 1), &setup.1, EXTENT, &points).expect("predicts");
         let cost = |i: usize| all[i].value.step(&prompt(2048, 0));
         let power = |i: usize| (cost(i).prefill / cost(i).time).get();
-        assert!(cost(1).time > cost(0).time && power(1) < 352.0 && power(0) > 500.0);
+        assert!(cost(1).time > cost(0).time && power(1) < 350.0 && power(0) > 500.0);
+    }
+
+    /// Parts of a step were predicted beside other parts, at other clocks: those of products that draw least and attention that
+    /// draws most would add up to more than any board lets pass.
+    #[test]
+    fn no_step_draws_more_than_the_board_keeps_to() {
+        let mut at_the_limit = 0;
+        for (net, gpus) in [("llama3_8b", 1), ("qwen3_30b_a3b", 1), ("llama3_8b", 2)] {
+            let setup = setup(net, "h200");
+            // At none of these does a step draw more at the lowest clock.
+            let cap = |watts| OperatingPoint { power_cap: Some(Watts::new(watts)), ..OperatingPoint::default() };
+            let points = [OperatingPoint::default(), cap(285.0), cap(370.0), cap(450.0)];
+            let all = StepTimes::of(&deployed(&setup, gpus), &setup.1, EXTENT, &points).expect("predicts");
+            for times in &all {
+                let kept = setup.0.kept_to(times.point, setup.2, Mode::Inference).expect("taken") * gpus as f64;
+                let cap = times.point.power_cap.unwrap_or(setup.0.gpu().power.limit.value) * gpus as f64;
+                assert!(kept < cap && kept / cap > 0.98);
+                for (decodes, cached) in [(0, 0), (4, 500), (32, 1000), (128, 2900), (100, 20)] {
+                    for chunks in [vec![], vec![Chunk { new: 128, cached: 0 }], vec![Chunk { new: 2048, cached: 512 }]]
+                    {
+                        let work = StepWork { chunks, decodes, cached: cached * decodes };
+                        if work.tokens() == 0 {
+                            continue;
+                        }
+                        let cost = times.value.step(&work);
+                        let drawn = (cost.prefill + cost.decode) / cost.time;
+                        assert!(drawn <= kept * (1.0 + 1e-9), "{net}: {drawn} of {kept} at {cap}: {work:?}");
+                        at_the_limit += usize::from(drawn > kept * 0.999);
+                    }
+                }
+            }
+        }
+        assert!(at_the_limit > 20, "{at_the_limit} steps at their limit");
     }
 
     #[test]
@@ -936,6 +1061,27 @@ mod tests {
         let (staged, unstaged) = (room(layout), room(Layout::new(2, 1, 1, None).expect("a layout")));
         assert_eq!(staged.per_token.get() * 2, unstaged.per_token.get());
         assert!(staged.blocks(16) > 2 * unstaged.blocks(16));
+    }
+
+    #[test]
+    fn a_step_that_would_draw_too_much_is_read_where_it_draws_what_is_allowed() {
+        let of = |time, energy, prompts| Computed {
+            all: Spent { time: Seconds::new(time), energy: Joules::new(energy) },
+            of_prompts: Joules::new(prompts),
+        };
+        let (limited, lower) = (of(1.0, 300.0, 30.0), of(2.0, 400.0, 60.0));
+        for (allowed, time, prompts) in
+            [(300.0, 1.0, 30.0), (280.0, 1.0 + 20.0 / 180.0, 30.0 + 30.0 / 9.0), (220.0, 1.0 + 80.0 / 120.0, 50.0)]
+        {
+            let found = limited.within(Watts::new(allowed), || lower);
+            assert!((found.all.time.get() - time).abs() < 1e-12, "{allowed}: {}", found.all.time);
+            assert!((found.all.energy / found.all.time - Watts::new(allowed)).get().abs() < 1e-9, "{allowed}");
+            assert!((found.of_prompts.get() - prompts).abs() < 1e-12, "{allowed}: {}", found.of_prompts);
+        }
+        // The lowest clock draws what it draws; no other one is asked for where that is no less.
+        assert_eq!(limited.within(Watts::new(150.0), || lower).all, lower.all);
+        assert_eq!(limited.within(Watts::new(150.0), || of(1.0, 310.0, 0.0)).all, limited.all);
+        assert_eq!(limited.within(Watts::new(400.0), || panic!("nobody needs it")).all, limited.all);
     }
 
     #[test]

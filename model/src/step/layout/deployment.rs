@@ -91,13 +91,14 @@ impl Deployment<'_> {
         network: &Network,
         batch: u64,
         points: &[OperatingPoint],
+        limits: &[f64],
     ) -> Result<Vec<Vec<NetworkPrediction>>, LayoutError> {
         let alone = Self { layout: self.layout.of_stage(), ..self.clone() };
         let parameters = self.parameters(network)?;
         let of = |share: &Share| {
             let (one, (micro, _)) = (std::slice::from_ref(share), alone.microbatches(batch)?);
             let shaped = self.shape(&share.network, micro)?;
-            let steps = self.predictor.step(&shaped, Mode::Inference)?.at_each(points)?;
+            let steps = self.predictor.step(&shaped, Mode::Inference)?.at_each_within(points, limits)?;
             let at = |step| alone.together(batch, Flow::Steady, one, parameters, vec![step]);
             steps.into_iter().map(at).collect()
         };

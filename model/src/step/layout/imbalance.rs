@@ -61,8 +61,8 @@ impl Deployment<'_> {
         Ok(steps.into_iter().map(|step| self.beside(step, means.next())).collect())
     }
 
-    /// What a step takes in each stage alone, which takes the whole batch at once: by stage, then at each of several clocks and
-    /// limits.
+    /// What a step takes in each stage alone, which takes the whole batch at once: by stage, then for each of several shares of
+    /// the limits at each of several clocks and limits.
     ///
     /// # Errors
     /// As [`Self::step`].
@@ -71,8 +71,10 @@ impl Deployment<'_> {
         network: &Network,
         batch: u64,
         points: &[OperatingPoint],
+        shares: &[f64],
     ) -> Result<Vec<Vec<NetworkPrediction>>, LayoutError> {
-        let (stages, means) = self.fullest_and_mean(network, |network| self.stages_of(network, batch, points))?;
+        let (stages, means) =
+            self.fullest_and_mean(network, |network| self.stages_of(network, batch, points, shares))?;
         let mut means = means.unwrap_or_default().into_iter().flatten();
         let beside = |stage: Vec<_>| stage.into_iter().map(|step| self.beside(step, means.next())).collect();
         Ok(stages.into_iter().map(beside).collect())

@@ -1,7 +1,7 @@
 //! A step over batches: what no batch changes is found once, and kernels that differ are predicted once each, several batches
 //! side by side. [`Step::new`] is the plain way, and says the same but for rounding.
 
-use super::bounds::{Bounds, FewerSamples};
+use super::bounds::{Bounds, FewerSamples, tiled};
 use super::drained::places;
 use super::kernel::{Asked, Kernel, Models, OnBoard, Plan, computed_in, plan, predict_kernel};
 use super::network::law_of;
@@ -228,6 +228,8 @@ impl<'a> StepOverBatches<'a> {
         }
         let on: [_; LANES] = std::array::from_fn(|i| {
             over.at(lanes[i], &mut load);
+            let timed = &mut taken.timed[i];
+            *timed = bounds.of_hardware(*timed, &load, self.network);
             (plan.time(&asked.layer, &load, taken.timed[i].value, setup), OnBoard::of(&load, setup))
         });
         let times = on.map(|(time, _)| time);
@@ -255,7 +257,9 @@ fn over<'a>(
     let precision = computed_in(runs, layer, phase);
     let apart = setup.framework.groups_apart && layer.group().is_some();
     let work = Work::of(layer, phase, network.batch(), network.precision(), setup.mode);
-    if apart || layer.stored.weights.is_some() || layer.context().is_some() || work.bias_beside().is_some() {
+    let looks_on = tiled(&work).is_some();
+    if apart || layer.stored.weights.is_some() || layer.context().is_some() || work.bias_beside().is_some() || looks_on
+    {
         return None;
     }
     let plan_at = |batch: u64, models: &mut Models<'a>| {
@@ -292,6 +296,7 @@ mod tests {
     use crate::catalog;
     use crate::device::gpu::Gpu;
     use crate::net::network::Network;
+    use crate::step::generation;
     use crate::step::predict::Predictor;
     use crate::step::predictor::OperatingPoint;
 
@@ -427,6 +432,23 @@ mod tests {
         }
         assert!(steps > DRAWS / 3, "{steps} of {DRAWS} steps");
         assert!(together > all * 8 / 10, "{together} of {all} kernels");
+    }
+
+    /// Attention against a cache has bounds of its own: a tile's keys, and what memory delivers.
+    #[test]
+    fn steps_of_one_token_are_each_alone() {
+        for (net, gpu, cached) in [
+            ("llama3_2_1b", "l40s", 4095),
+            ("llama3_2_1b", "l40s", 300_000),
+            ("llama3_2_1b", "b200", 1024),
+            ("llama3_2_1b", "h200", 1000),
+        ] {
+            let network = generation::decode(&catalog::network(net).expect("shipped"), cached).expect("generates");
+            let (precision, mode, batches) = (Precision::Bf16, Mode::Inference, vec![1, 2, 7, 32, 64, 300]);
+            let asking = Asking { net, gpu, profile: "vllm", precision, mode, batches };
+            let (together, all) = compare_of(&network, &asking).expect("has a way over batches");
+            assert!(together > all / 2, "{together} of {all}");
+        }
     }
 
     /// How many combinations are drawn.

@@ -1,7 +1,8 @@
 //! What a kernel's time cannot be beyond, whatever a polynomial says where no row is.
 
 use super::Setup;
-use crate::base::units::Seconds;
+use crate::base::precision::Phase;
+use crate::base::units::{Bytes, Seconds};
 use crate::kernel::features::{Variables, Wanted};
 use crate::kernel::load::Load;
 use crate::kernel::work::Work;
@@ -9,7 +10,8 @@ use crate::law::carry::Carry;
 use crate::law::lookup::Found;
 use crate::law::time::{Expected, Loads, MORE, Timed};
 use crate::net::case::LayerCase;
-use crate::net::layer::{Conv2d, Layer};
+use crate::net::layer::{Attention, Conv2d, Layer};
+use crate::net::network::ShapedNetwork;
 
 /// A model that was found for a kernel, with what else decides what it says.
 #[derive(Clone, Copy)]
@@ -117,6 +119,34 @@ impl<'m> Bounds<'_, 'm> {
         if engine == own_engine { own.max(time) } else { own }
     }
 
+    /// A new token's attention to keys that no tile divides, by servers' kernels, which take any: no longer than to as many as the
+    /// next tile ends with, which does more. Models know whether [`TILE`] divides the keys, and others' rows of some chips have
+    /// it so of all sizes but the smallest, so that what a model makes of that is of small sizes alone.
+    pub(super) fn of_more_keys(&self, timed: Timed, work: &Work<'_>) -> Timed {
+        let is_served = self.found.model.imported && !self.found.framework;
+        let Some(tiled) = tiled(work).filter(|_| is_served) else { return timed };
+        let Some(value) = self.time(tiled).filter(|value| *value < timed.value) else { return timed };
+        let edges = self.found.edges(value, timed.in_domain, self.setup.all_chips.siblings(self.found.tier));
+        Timed { value, edges, ..timed }
+    }
+
+    /// Attention that would be faster than the hardware is: outside of what was measured and, of a new token in a network whose
+    /// weights alone are more than the second-level cache, in any case. There all of a layer's keys come from memory, since the
+    /// whole network ran since they were last read; rows of one layer, again and again, found them in a large cache.
+    pub(super) fn of_hardware(&self, timed: Timed, load: &Load<'_>, network: &ShapedNetwork) -> Timed {
+        let decodes = match load.work.layer() {
+            Layer::Attention(attention) => attention.decodes(),
+            Layer::LatentAttention(attention) => attention.decodes(),
+            _ => return timed,
+        };
+        let held = load.gpu.l2.as_ref().map_or(Bytes::ZERO, |l2| l2.value);
+        match decodes && load.work.phase == Phase::Forward && network.weight_bytes() > held.get() {
+            true => timed.no_less_than(load.attention_bound(Bytes::ZERO)),
+            false if !timed.in_domain => timed.no_less_than(load.attention_bound(held)),
+            false => timed,
+        }
+    }
+
     /// Several results of every channel by a chip of its own ways: no less than with fewer of them on this GPU, one by the model
     /// `depthwise`, and perhaps as little as so many kernels of one.
     pub(super) fn of_several_results(&self, timed: Timed, work: &Work<'_>, depthwise: &Found<'m>) -> Timed {
@@ -135,6 +165,25 @@ impl<'m> Bounds<'_, 'm> {
         let apart = one * results as f64 / value;
         Timed { value, edges: timed.edges.map(|(low, high)| (low.min(apart), high)), ..timed }
     }
+}
+
+/// Keys that kernels of attention take at once.
+const TILE: u64 = 32;
+
+/// Forward attention of new tokens against a cache, to so many keys more that tiles divide all of them; `None` where they do, and
+/// of all other work.
+pub(super) fn tiled(work: &Work<'_>) -> Option<Work<'static>> {
+    let Layer::Attention(attention) = work.layer() else { return None };
+    let cached = attention.cached.filter(|cached| *cached > 0 && work.phase == Phase::Forward)?;
+    let keys = attention.sizes(work.inputs()).ok()?.keys;
+    let missing = keys.checked_next_multiple_of(TILE)? - keys;
+    if missing == 0 {
+        return None;
+    }
+    let attention = Attention { cached: Some(cached.checked_add(missing)?), ..attention.clone() };
+    let case = LayerCase { inputs: work.inputs().to_vec(), layer: Layer::Attention(attention) };
+    let more = Work::usual(case, work.phase, work.batch, work.precision, work.mode).ok()?;
+    Some(Work { layout: work.layout, cache: work.cache, algorithm: work.algorithm, ..more })
 }
 
 /// A kernel of any number of samples, with what was found of it: no time that is compared with it changes that.
@@ -392,7 +441,6 @@ mod tests {
     use super::*;
     use crate::base::precision::{Mode, Precision};
     use crate::catalog;
-    use crate::net::network::ShapedNetwork;
     use crate::step::predict::Predictor;
     use std::cell::Cell;
 

@@ -523,6 +523,8 @@ fn kernel_in<'a, 'm: 'a>(
     if !timed.in_domain && phase != Phase::Update {
         timed.value = bounds.outside(timed.value, loads.clone(), &variables);
     }
+    timed = bounds.of_more_keys(timed, &loads.board.work);
+    timed = bounds.of_hardware(timed, &loads.board, network);
     if let Some(one) = &plan.one_result {
         timed = bounds.of_several_results(timed, &loads.board.work, one);
     }

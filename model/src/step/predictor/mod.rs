@@ -19,6 +19,7 @@ mod warning;
 
 pub use batches::StepOverBatches;
 pub use intervals::{Carried, Doubts, Width, Widths};
+pub(crate) use network::held_of;
 pub use operating_point::{OperatingError, OperatingPoint, core_range, highest};
 pub use remarks::SIMULATED;
 pub use step::Step;
@@ -299,6 +300,16 @@ pub enum PredictError {
         precision: Precision,
         /// What there is.
         available: String,
+    },
+    /// The hardware has the mode, but none for what does not run in it.
+    #[error("{gpu} computes in {precision}, but not in {beside}, in which all else of the network runs")]
+    Beside {
+        /// The device.
+        gpu: String,
+        /// What was asked for.
+        precision: Precision,
+        /// What else is needed.
+        beside: Precision,
     },
     /// A shipped calibration cannot be read.
     #[error(transparent)]

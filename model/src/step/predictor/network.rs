@@ -37,6 +37,15 @@ const CONVERSION: &str = "conversion";
 /// The law of power of another device is this much less certain, as a factor.
 const OTHER_DEVICE: f64 = 1.3;
 
+/// Share of its limit that a board draws while that holds it back. Beside a draw it was found with that, of a lent law; a law of
+/// the board's own knows better.
+pub(crate) fn held_of(setup: &Setup<'_>) -> Result<f64, PredictError> {
+    let (law, own) = law_of(setup)?;
+    let power = &setup.gpu.power;
+    let held = power.held.as_ref().filter(|_| own.is_none() || power.draw.is_none());
+    Ok(held.map_or(law.headroom, |held| held.value))
+}
+
 /// The law of power, and what it rests on where it is the chip's own: another board of a measured chip keeps the law, not the
 /// claim that its power was measured.
 pub(super) fn law_of<'a>(setup: &Setup<'a>) -> Result<(&'a PowerModel, Option<Tier>), PredictError> {
@@ -67,9 +76,13 @@ impl<'a> Step<'a> {
             Precision::Int8 if has_cache() => Precision::Bf16,
             other => other,
         };
-        if let Some(precision) = [precision, beside].into_iter().find(|p| setup.gpu.computes_in(*p).is_none()) {
+        let gpu = || setup.gpu.name.clone();
+        if setup.gpu.computes_in(precision).is_none() {
             let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
-            return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
+            return Err(PredictError::Precision { gpu: gpu(), precision, available });
+        }
+        if setup.gpu.computes_in(beside).is_none() {
+            return Err(PredictError::Beside { gpu: gpu(), precision, beside });
         }
         let mut kernels: Vec<Kernel<'a>> = Vec::with_capacity(network.layers().len());
         let mixed = setup.framework.mixed(network, setup.mode);
@@ -179,7 +192,7 @@ impl<'a> Step<'a> {
     ) -> Result<Self, PredictError> {
         let gpu = setup.gpu;
         let (law, own) = law_of(setup)?;
-        let (held, draw) = (gpu.power.held.as_ref().map(|h| h.value), gpu.power.draw.as_ref().map(|d| d.value));
+        let draw = gpu.power.draw.as_ref().map(|d| d.value);
         let mut step = Self {
             network,
             setup: *setup,
@@ -187,8 +200,7 @@ impl<'a> Step<'a> {
             law,
             clock_law: ClockLaw::Voltage(VoltageCurve::of(gpu)),
             power_tier: own.unwrap_or(Tier::Transferred),
-            // Beside a draw it was found with that, of a lent law; a law of the board's own knows better.
-            held: held.filter(|_| own.is_none() || draw.is_none()).unwrap_or(law.headroom),
+            held: held_of(setup)?,
             burst: None,
             gap: Seconds::ZERO,
         };
@@ -213,7 +225,7 @@ impl<'a> Step<'a> {
     /// # Errors
     /// For clocks or a limit that the device does not take.
     pub fn at(&self, point: OperatingPoint) -> Result<NetworkPrediction, PredictError> {
-        self.once_at(point, &OnceCell::new())
+        self.once_at(point, 1.0, &OnceCell::new())
     }
 
     /// [`Self::at`] at several points.
@@ -221,16 +233,31 @@ impl<'a> Step<'a> {
     /// # Errors
     /// As there.
     pub fn at_each(&self, points: &[OperatingPoint]) -> Result<Vec<NetworkPrediction>, PredictError> {
+        self.at_each_within(points, &[1.0])
+    }
+
+    /// [`Self::at_each`] for each of several shares of the points' power limits, whatever limits can be set.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn at_each_within(
+        &self,
+        points: &[OperatingPoint],
+        shares: &[f64],
+    ) -> Result<Vec<NetworkPrediction>, PredictError> {
         let by_voltage = OnceCell::new();
-        points.iter().map(|point| self.once_at(*point, &by_voltage)).collect()
+        let all = shares.iter().flat_map(|&share| points.iter().map(move |point| (*point, share)));
+        all.map(|(point, share)| self.once_at(point, share, &by_voltage)).collect()
     }
 
     fn once_at(
         &self,
         point: OperatingPoint,
+        share: f64,
         by_voltage: &OnceCell<ByVoltage<'a>>,
     ) -> Result<NetworkPrediction, PredictError> {
         let limits = point.on(self.setup.gpu)?;
+        let limits = Limits { cap: limits.cap * share, ..limits };
         let clocks = self.clocks_under(&limits);
         let likely = match (point == OperatingPoint::default(), by_voltage.get()) {
             (true, _) => Vec::new(),

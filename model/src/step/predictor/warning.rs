@@ -117,6 +117,11 @@ pub enum Warning {
         /// Layers whose kernels multiply matrices.
         of: usize,
     },
+    /// A language model whose request is taken to be one step over its input, as any other network's.
+    OneStep {
+        /// The network.
+        network: String,
+    },
     /// Rows of a simulated device are among those that were fitted.
     Simulated,
     /// Kernels without a model of their own.

@@ -18,6 +18,7 @@ use joulecast_model::base::units::{Bytes, Watts};
 use joulecast_model::device::gpu::{Device, Gpu};
 use joulecast_model::law::power::{waiting, waiting_source};
 use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::step::generation;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Prepared, Step, Warning, core_range};
 use joulecast_reports::fleet::{AtSetting, Candidate, Plan};
 use joulecast_reports::verdict::Verdict;
@@ -186,6 +187,9 @@ fn predict<'p>(
     for ((entry, source), steps) in file.networks.iter().zip(networks).zip(steps) {
         let network = &source.network;
         let mut services: Vec<Vec<Service>> = vec![Vec::new(); settings.len()];
+        if generation::check(network, 1, 1).is_ok() {
+            warnings.push(words(&Warning::OneStep { network: network.name.clone() }));
+        }
         if let Some(needed) = steps.needed {
             let has = gpu.memory.value;
             warnings.push(words(&Warning::NoBatch { network: network.name.clone(), needed, has }));

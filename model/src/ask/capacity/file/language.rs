@@ -1,7 +1,8 @@
 //! `[[service]]` of a plan file: a language model, what is asked of it and what that may take.
 
 use super::super::replicas::Requests;
-use super::{LoadFile, PlanError, load, number, place, wrong};
+use super::mistakes::Mistakes;
+use super::{LoadFile, PlanError, load, number, place};
 use crate::ask::serving::{Demand, Engine, Lengths, Target, Which};
 use crate::base::precision::Precision;
 use crate::base::text::{in_short, names as shown_names, shown};
@@ -130,67 +131,72 @@ impl ServiceFile {
         self.name.clone().unwrap_or_else(|| shown(&self.net))
     }
 
-    /// As it is planned, with a name that no other one has.
-    pub fn planned(self) -> Result<PlannedLanguage, PlanError> {
+    /// As it is planned, with a name that no other one has; what is wrong is told, all of it.
+    pub fn planned(self, found: &mut Mistakes<'_>) -> Option<PlannedLanguage> {
         let name = self.called();
         let of = |field: &str| format!("{field} of {name}");
-        place("net", &self.net)?;
-        place("framework", &self.framework)?;
+        found.keep(place("net", &self.net));
+        found.keep(place("framework", &self.framework));
         let coming =
             LoadFile { mean_per_s: self.mean_per_s, peak_per_s: self.peak_per_s, profile_per_s: self.profile_per_s };
-        let (peak_per_s, profile_per_s) = load(Some(&name), &coming)?;
-        let tokens = |field: &str, tokens: Tokens| {
+        let coming = found.keep(load(Some(&name), &coming));
+        let mut tokens = |field: &str, tokens: Tokens| {
             let text = match tokens {
                 Tokens::Number(n) => n.to_string(),
                 Tokens::Text(text) => text,
             };
-            text.parse::<Lengths>().map_err(|why| PlanError::one(format!("{}: {}", of(field), in_short(&why))))
+            let read = text.parse::<Lengths>();
+            found.keep(read.map_err(|why| PlanError::one(format!("{}: {}", of(field), in_short(&why)))))
         };
-        let limit =
-            |field: &str, ms: Option<f64>| ms.map(|ms| number(&of(field), ms, false).map(Seconds::from_ms)).transpose();
+        let (prompt, answer) = (tokens("prompt", self.prompt), tokens("answer", self.answer));
+        let has_target = self.ttft_ms.is_some() || self.tpot_ms.is_some();
+        let mut limit = |field: &str, ms: Option<f64>| {
+            let ms = ms.map(|ms| number(&of(field), ms, false).map(Seconds::from_ms)).transpose();
+            found.keep(ms).flatten()
+        };
+        let (to_first, per_token) = (limit("ttft_ms", self.ttft_ms), limit("tpot_ms", self.tpot_ms));
         let which = Which::ALL.into_iter().find(|(_, known)| *known == self.quantile);
-        let Some((which, _)) = which else {
+        if which.is_none() {
             let known = Which::ALL.map(|(_, name)| name).join(", ");
-            return wrong(format!("{} is one of {known}, not {}", of("quantile"), shown(&self.quantile)));
-        };
-        let (to_first, per_token) = (limit("ttft_ms", self.ttft_ms)?, limit("tpot_ms", self.tpot_ms)?);
-        if to_first.is_none() && per_token.is_none() {
-            return wrong(format!("{name} has no target: ttft_ms, tpot_ms or both"));
+            found.add(format!("{} is one of {known}, not {}", of("quantile"), shown(&self.quantile)));
         }
-        let answer = tokens("answer", self.answer)?;
-        if to_first.is_none() && answer == Lengths::Constant(1) {
-            return wrong(format!("answers of {name} have one token, which tpot_ms says nothing of: ttft_ms"));
+        if !has_target {
+            found.add(format!("{name} has no target: ttft_ms, tpot_ms or both"));
+        }
+        if self.ttft_ms.is_none() && self.tpot_ms.is_some() && answer == Some(Lengths::Constant(1)) {
+            found.add(format!("answers of {name} have one token, which tpot_ms says nothing of: ttft_ms"));
         }
         if !SIMULATED.contains(&self.requests) {
             let (least, most) = SIMULATED.into_inner();
-            return wrong(format!("{} must be from {least} to {most}, not {}", of("requests"), self.requests));
+            found.add(format!("{} must be from {least} to {most}, not {}", of("requests"), self.requests));
         }
-        let counts = [
+        for (field, count) in [
             ("max_num_batched_tokens", self.max_num_batched_tokens),
             ("max_num_seqs", self.max_num_seqs),
             ("block_size", self.block_size),
-        ];
-        if let Some((field, _)) = counts.into_iter().find(|(_, n)| n.is_some_and(|n| !(1..=Engine::MOST).contains(&n)))
-        {
-            return wrong(format!("{} must be from 1 to {}", of(field), Engine::MOST));
+        ] {
+            if count.is_some_and(|n| !(1..=Engine::MOST).contains(&n)) {
+                found.add(format!("{} must be from 1 to {}", of(field), Engine::MOST));
+            }
         }
         if !(self.gpu_memory_utilization > 0.0 && self.gpu_memory_utilization <= 1.0) {
             let field = of("gpu_memory_utilization");
-            return wrong(format!("{field} must be above 0 and at most 1, not {}", self.gpu_memory_utilization));
+            found.add(format!("{field} must be above 0 and at most 1, not {}", self.gpu_memory_utilization));
         }
         if let Some(list) = &self.tensor_parallel
             && (list.is_empty() || list.len() > MOST_LAYOUTS || list.contains(&0))
         {
             let field = of("tensor_parallel");
-            return wrong(format!("{field} lists from 1 to {MOST_LAYOUTS} numbers of GPUs, each above 0"));
+            found.add(format!("{field} lists from 1 to {MOST_LAYOUTS} numbers of GPUs, each above 0"));
         }
-        Ok(PlannedLanguage {
+        let (peak_per_s, profile_per_s) = coming?;
+        Some(PlannedLanguage {
             requests: Requests { peak_per_s, profile_per_s },
-            prompt: tokens("prompt", self.prompt)?,
-            answer,
+            prompt: prompt?,
+            answer: answer?,
             simulated: self.requests,
             seed: self.seed,
-            target: Target { to_first, per_token, which },
+            target: Target { to_first, per_token, which: which?.0 },
             framework: self.framework,
             precision: self.precision,
             stored: Stored { weights: self.weights, cache: self.cache },
@@ -329,6 +335,19 @@ ttft_ms = 500.0
             let error = read(&[&SERVICE.replace(from, to)]).expect_err(expected).to_string();
             assert!(error.contains(expected) && !error.contains('\n'), "{error:?} should say {expected:?}");
         }
+        // All of them at once, of each service.
+        let wrong =
+            SERVICE.replace("ttft_ms = 500.0", "ttft_ms = -1\nquantile = \"p42\"\nblock_size = 0\nrequests = 5");
+        let wrong = wrong.replace("512..1536", "9..3").replace("mean_per_s = 2.0", "mean_per_s = 4.0");
+        let error =
+            read(&[&wrong, &wrong.replace("[[service]]", "[[service]]\nname = \"other\"")]).expect_err("a dozen");
+        for name in ["llama3_8b", "other"] {
+            for field in ["ttft_ms", "quantile", "block_size", "requests", "prompt", "peak_per_s"] {
+                let begins = format!("{field} of {name}");
+                assert!(error.mistakes().iter().any(|m| m.starts_with(&begins)), "{begins}: {:#?}", error.mistakes());
+            }
+        }
+        assert_eq!(error.mistakes().len(), 12, "{:#?}", error.mistakes());
         let twice = read(&[&two]).expect_err("one name twice").to_string();
         assert_eq!(twice, "two services are called llama3_8b: give one another name");
         assert!(read(&[&two.replacen("[[service]]", "[[service]]\nname = \"a\"", 1)]).is_ok());
