@@ -160,7 +160,7 @@ fn fits() -> Result<String> {
     let mut text = format!("{} measurements, {} rows\n\n# calibrations\n", measurements.len(), rows.len());
     let mut all = recipe::calibrations(&rows, &[], &measurements, &Choices::new(), &options, false)?;
     let runs: Vec<_> = read_runs(&data().join("torch_networks.csv"))?.into_iter().step_by(3).collect();
-    spread::add(&runs, &mut all)?;
+    spread::add(&runs, &[], &mut all)?;
     all.iter().for_each(|c| calibration(&mut text, c));
     let _ = writeln!(text, "\n# judged\n");
     // The comparator's polynomials of convolutions have hundreds of terms.
