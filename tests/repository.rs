@@ -75,9 +75,20 @@ fn predict_stays_light() {
     }
 }
 
+/// Networks of the sealed rounds that intervals rest on, as `calibrate/tools/rows.sh` names these.
+fn foreseen_before_they_ran() -> BTreeSet<String> {
+    let rows = ok(fs::read_to_string(root().join("calibrate/tools/rows.sh")));
+    let line = rows.lines().find(|line| line.contains("--sealed")).unwrap_or_default();
+    let rounds =
+        line.split(';').next().unwrap_or_default().split_whitespace().filter_map(|word| word.parse::<u32>().ok());
+    let names = rounds.flat_map(|round| ok(fs::read_dir(root().join(format!("data/sealed/round-{round}/nets")))));
+    names.filter_map(|file| Some(ok(file).path().file_stem()?.to_string_lossy().into_owned())).collect()
+}
+
 #[test]
 fn shipped_calibrations_are_readable_and_current() {
-    let splits = ok(Splits::shipped());
+    let (splits, foreseen) = (ok(Splits::shipped()), foreseen_before_they_ran());
+    assert!(foreseen.len() > 100, "{foreseen:?}");
     let sources = ok(fs::read_to_string(root().join("data/published/sources.toml")));
     let mut boards = BTreeSet::new();
     for (name, text) in catalog::calibrations() {
@@ -87,7 +98,8 @@ fn shipped_calibrations_are_readable_and_current() {
         for spread in &c.networks {
             assert_eq!(spread.names.len(), spread.networks, "{name}");
             for network in &spread.names {
-                assert_eq!(splits.role(network), Some(Role::Conformal), "{name}: intervals rest on {network}");
+                let is_conformal = splits.role(network) == Some(Role::Conformal);
+                assert!(is_conformal || foreseen.contains(network), "{name}: intervals rest on {network}");
             }
         }
         assert_eq!(ok(c.to_toml()), *text, "{name} is not what the program writes");

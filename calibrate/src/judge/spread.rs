@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn enough_networks_that_nobody_looked_at_decide_alone() {
-        let off = |i: usize, far: f64| if i % 2 == 0 { 1.0 + far } else { 1.0 - far };
+        let off = |i: usize, far: f64| if i.is_multiple_of(2) { 1.0 + far } else { 1.0 - far };
         let group = |name: &str, count: usize, far: f64| -> Vec<Compared> {
             (0..count).map(|i| compared(format!("{name}{i}"), off(i, far))).collect()
         };
@@ -264,9 +264,9 @@ mod tests {
         };
         assert_eq!(of(0, ENOUGH_NEW - 1).0, 30 + ENOUGH_NEW - 1);
         assert_eq!(of(0, ENOUGH_NEW).0, ENOUGH_NEW);
-        assert!((0.5..0.6).contains(&of(0, ENOUGH_NEW).1), "{:?}", of(0, ENOUGH_NEW));
+        assert!((0.5..0.8).contains(&of(0, ENOUGH_NEW).1), "{:?}", of(0, ENOUGH_NEW));
         assert_eq!(of(ENOUGH_NEW, ENOUGH_NEW).0, ENOUGH_NEW);
-        assert!(of(ENOUGH_NEW, ENOUGH_NEW).1 > 0.7, "{:?}", of(ENOUGH_NEW, ENOUGH_NEW));
+        assert!(of(ENOUGH_NEW, ENOUGH_NEW).1 > 0.8, "{:?}", of(ENOUGH_NEW, ENOUGH_NEW));
     }
 
     #[test]
