@@ -174,7 +174,7 @@ def plan_of(rows, columns):
     if divided and alone >= 256 and blocks <= at_once:
         sharing = max(min(-(-at_once // blocks), -(-alone // 16)), -(-alone // 256))
         alone = -(-rows // (height * sharing))
-    return alone, sharing / height if sharing > 1 else 0.0, across % width > 0, max(1.0, blocks * sharing / at_once)
+    return alone, sharing / height if sharing > 1 else 0.0, across % width > 0
 
 
 def fitted(error, values):
@@ -207,11 +207,11 @@ def sums(paths):
               for ((rows, columns), half, bandwidth), times in sorted(found.items())]
 
     def off(values, shape):
-        rows, columns, half, bandwidth, time_us, (alone, partial, ragged, waves) = shape
+        rows, columns, half, bandwidth, time_us, (alone, partial, ragged) = shape
         (single, halves, of_bandwidth, read, shared, whole, part) = values
         traffic = CYCLES_PER_US * rows * columns * (2 if half else 4) / (1e6 * bandwidth * of_bandwidth)
         together = shared + partial * (part if ragged else whole) if partial else 0.0
-        cycles = (halves if half else single) + max(traffic, alone / 4 * waves * read) + together
+        cycles = (halves if half else single) + max(traffic, alone / 4 * read) + together
         return abs(math.log(cycles / (CYCLES_PER_US * time_us)))
 
     def fit(shapes):

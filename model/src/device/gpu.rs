@@ -50,6 +50,8 @@ pub struct Gpu {
     pub form_factor: String,
     /// Streaming multiprocessors, or cores.
     pub sms: Sourced<u64>,
+    /// Threads that a multiprocessor holds at once.
+    pub threads_per_sm: u64,
     /// fp32 lanes per multiprocessor.
     pub cores_per_sm: Sourced<u64>,
     /// Peak throughput per precision at the boost clock; tensor cores where the file says so.
@@ -181,8 +183,8 @@ struct File {
     architecture: String,
     #[serde(deserialize_with = "names")]
     form_factor: String,
-    #[serde(default, rename = "compute_capability")]
-    _compute_capability: Option<String>,
+    #[serde(default)]
+    compute_capability: Option<String>,
     sms: Entry<u64>,
     cores_per_sm: Entry<u64>,
     #[serde(deserialize_with = "prose")]
@@ -248,17 +250,6 @@ struct Entry<T> {
 }
 
 impl Gpu {
-    /// Threads that a multiprocessor holds at once (CUDA C++ Programming Guide, technical specifications by compute
-    /// capability).
-    pub fn threads_per_sm(&self) -> u64 {
-        let data_center = matches!(self.chip.as_str(), "GA100" | "GB100");
-        match self.architecture.as_str() {
-            "turing" => 1024,
-            "ampere" | "ada" | "blackwell" if !data_center => 1536,
-            _ => 2048,
-        }
-    }
-
     /// Reads a device file.
     ///
     /// # Errors
@@ -300,6 +291,7 @@ impl Gpu {
         };
         let gpu = Self {
             sms: reader.count("sms", file.sms)?,
+            threads_per_sm: threads_per_sm(file.compute_capability.as_deref()),
             cores_per_sm: reader.count("cores_per_sm", file.cores_per_sm)?,
             peaks,
             memory: size("memory.size", file.memory.size)?,
@@ -486,6 +478,15 @@ impl Reader<'_> {
             return Err(GpuError(format!("{field} must be between 1 and 1048576")));
         }
         self.sourced(field, entry.kind, &entry.source, entry.value)
+    }
+}
+
+/// By compute capability (CUDA C++ Programming Guide, technical specifications); so many as most hold where there is none.
+fn threads_per_sm(compute_capability: Option<&str>) -> u64 {
+    match compute_capability {
+        Some("7.5") => 1024,
+        Some("8.6" | "8.7" | "8.9" | "12.0") => 1536,
+        _ => 2048,
     }
 }
 

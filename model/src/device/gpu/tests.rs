@@ -2,6 +2,14 @@ use super::testing::TEXT;
 use super::*;
 
 #[test]
+fn multiprocessors_hold_as_many_threads_as_their_compute_capability_says() {
+    let of = |name: &str| crate::catalog::gpu(name).expect("shipped").threads_per_sm;
+    assert_eq!(["t4", "rtx2080ti", "quadro-rtx6000"].map(of), [1024; 3]);
+    assert_eq!(["a10", "l40s", "rtx5090", "jetson-agx-orin"].map(of), [1536; 4]);
+    assert_eq!(["v100", "a100", "h100", "h200", "b200", "b300", "mi300x"].map(of), [2048; 7]);
+}
+
+#[test]
 fn numbers_carry_their_source() -> Result<(), GpuError> {
     let gpu = Gpu::from_toml(TEXT)?;
     assert_eq!(gpu.peak(Precision::Fp16), Some(OpsPerSecond::new(120e12)));

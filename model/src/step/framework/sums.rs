@@ -48,8 +48,6 @@ struct Plan {
     height: u64,
     /// Whether some threads of the last block along the columns have none.
     ragged: bool,
-    /// Blocks for each that the board runs at once, at least 1.
-    waves: f64,
 }
 
 /// The largest power of two that is not above a number of at least 1.
@@ -58,7 +56,7 @@ fn power_of_two(number: u64) -> u64 {
 }
 
 impl Plan {
-    /// Both at least 1.
+    /// Rows and columns are at least 1.
     fn of(rows: u64, columns: u64, gpu: &Gpu) -> Self {
         let together = [AT_ONCE, 2, 1].into_iter().find(|n| columns.is_multiple_of(*n)).unwrap_or(1);
         let (across, most) = (columns / together, THREADS / together);
@@ -68,7 +66,7 @@ impl Plan {
         let divided = rows >= height * OF_A_THREAD.start() || rows >= *OF_A_THREAD.end();
         let alone = if divided { rows.div_ceil(height) } else { rows };
         let blocks = across.div_ceil(if divided { width } else { width * height });
-        let at_once = gpu.sms.value * gpu.threads_per_sm() / (width * height);
+        let at_once = gpu.sms.value * gpu.threads_per_sm / (width * height);
         let share = divided && alone >= *OF_A_THREAD.end() && blocks <= at_once;
         let sharing = if share {
             let wanted = at_once.div_ceil(blocks).min(alone.div_ceil(*OF_A_THREAD.start()));
@@ -77,8 +75,7 @@ impl Plan {
             1
         };
         let per_thread = if share { rows.div_ceil(height * sharing) } else { alone };
-        let waves = ((blocks * sharing) as f64 / at_once as f64).max(1.0);
-        Self { per_thread, sharing, height, ragged: !across.is_multiple_of(width), waves }
+        Self { per_thread, sharing, height, ragged: !across.is_multiple_of(width) }
     }
 }
 
@@ -90,7 +87,8 @@ impl Sums {
         let clock = gpu.core_clock.boost.value.get();
         let bytes = rows as f64 * columns as f64 * precision.bytes() as f64;
         let traffic = bytes / (self.of_bandwidth * gpu.bandwidth.value.get());
-        let reads = plan.per_thread as f64 / AT_ONCE as f64 * plan.waves * self.read / clock;
+        // Where there are more blocks than a board holds, traffic is longer.
+        let reads = plan.per_thread as f64 / AT_ONCE as f64 * self.read / clock;
         let together = if plan.sharing > 1 {
             let each = self.partial[usize::from(plan.ragged)];
             self.shared + plan.sharing as f64 / plan.height as f64 * each
@@ -107,7 +105,10 @@ impl Sums {
             Layer::Conv2d(conv) => conv.bias && work.layout == Layout::Nhwc,
             _ => false,
         };
-        if has_bias { self.gradient(work, work.output.axis(), gpu) } else { Seconds::ZERO }
+        if !has_bias || work.phase != Phase::BackwardWeights {
+            return Seconds::ZERO;
+        }
+        self.of_results(work, work.output.axis(), gpu)
     }
 
     /// What the gradient of a layer's learned factors or summands takes at least where values of a row lie side by side: of
@@ -125,15 +126,12 @@ impl Sums {
         let values = (work.output.elements() * work.batch * work.precision.bytes()) as f64;
         // The product reads two tensors and writes one.
         let product = if multiplied { 3.0 * values / gpu.bandwidth.value.get() } else { 0.0 };
-        self.gradient(work, columns, gpu) + Seconds::new(product)
+        self.of_results(work, columns, gpu) + Seconds::new(product)
     }
 
-    fn gradient(&self, work: &Work<'_>, columns: u64, gpu: &Gpu) -> Seconds {
-        if work.phase != Phase::BackwardWeights {
-            return Seconds::ZERO;
-        }
-        let columns = columns.max(1);
-        self.over((work.output.elements() * work.batch / columns).max(1), columns, work.precision, gpu)
+    /// Sums of as many values as the work has results.
+    fn of_results(&self, work: &Work<'_>, columns: u64, gpu: &Gpu) -> Seconds {
+        self.over(work.output.elements() * work.batch / columns.max(1), columns, work.precision, gpu)
     }
 }
 
@@ -188,6 +186,8 @@ mod tests {
         // Too few rows for blocks to share; 196 values for each thread at least; so many blocks as the board holds.
         assert_eq!(plan(4, 384), (4, 1, 4, false));
         assert_eq!(plan(784, 3072), (4, 1, 196, false));
+        assert_eq!(plan(1020, 384), (4, 1, 255, false));
+        assert_eq!(plan(1024, 384), (4, 16, 16, false));
         assert_eq!(plan(3136, 192), (4, 49, 16, true));
         assert_eq!(plan(73_728, 192), (4, 1056, 18, true));
         assert_eq!(plan(147_456, 512), (4, 528, 70, false));
@@ -244,5 +244,9 @@ mod tests {
         let table = least("elementwise", places, &[196, 384], Phase::BackwardWeights);
         assert_eq!(table, sums().over(32, 75_264, Precision::Bf16, &gpu));
         assert_eq!(least("gelu", "", &[196, 384], Phase::BackwardWeights), Seconds::ZERO);
+        // Channels of a map lie side by side in the layout of 16 bits alone.
+        let map = work("scale", "bias = false", &[384, 14, 14], Phase::BackwardWeights);
+        assert_eq!(sums().least(&map, &gpu), factors);
+        assert_eq!(sums().least(&Work { layout: Layout::Nchw, ..map }, &gpu), Seconds::ZERO);
     }
 }
