@@ -3,6 +3,7 @@
 
 use crate::judge::networks::{Run, compare};
 use crate::judge::sealed::compare::verify;
+use crate::judge::sealed::round::{Key, Step};
 use crate::judge::sealed::seal::Predicted;
 use anyhow::Result;
 use joulecast_model::base::precision::Mode;
@@ -35,27 +36,33 @@ struct Score<'a> {
     value: f64,
 }
 
-/// What rounds foresaw of steps of one GPU, by board, network, mode, precision, batch and launch.
-type Foreseen = BTreeMap<(String, String, String, String, u64, String), Predicted>;
+/// What rounds foresaw, by board and step.
+type Foreseen = BTreeMap<(String, Key), Predicted>;
 
 /// Reads what the seals of these rounds' folders vouch for.
 fn foreseen(rounds: &[PathBuf]) -> Result<Foreseen> {
     let mut found = Foreseen::new();
     for folder in rounds {
-        for (board, row) in verify(folder)?.predicted().filter(|(_, row)| row.gpus == 1 && row.cached == 0) {
-            let Predicted { network, mode, precision, launch, .. } = row.clone();
-            found.insert((board.to_string(), network, mode, precision, row.batch, launch), row.clone());
-        }
+        let verified = verify(folder)?;
+        found.extend(verified.predicted().map(|(board, row)| ((board.to_string(), row.key()), row.clone())));
     }
     Ok(found)
 }
 
-/// A run beside what was sealed of it, where something was. Fits that saw its network's layers since then err less.
+/// A run of one GPU beside what was sealed of it, where something was; language models' are not looked for. Fits that saw its
+/// network's layers since then err less.
 fn as_sealed(run: &Compared, foreseen: &Foreseen) -> Option<Compared> {
     let mode = if run.mode == Mode::Training.name() { "train" } else { "infer" };
-    let texts = [&run.gpu, &run.network, mode, run.precision].map(str::to_string);
-    let [board, network, mode, precision] = texts;
-    let row = foreseen.get(&(board, network, mode, precision, run.batch, run.launch.to_string()))?;
+    let step = Step {
+        mode: mode.to_string(),
+        precision: run.precision.to_string(),
+        batch: run.batch,
+        launch: run.launch.to_string(),
+        gpus: 1,
+        sequence: 0,
+        cached: 0,
+    };
+    let row = foreseen.get(&(run.gpu.clone(), Key { network: run.network.clone(), step }))?;
     let mut sealed = run.clone();
     sealed.time.predicted = row.time_s;
     for (pair, predicted) in [(&mut sealed.power, row.power_w), (&mut sealed.energy, row.energy_j)] {
@@ -284,8 +291,8 @@ mod tests {
             ..Predicted::default()
         };
         let of = |board: &str| {
-            let key = (board.into(), "a".into(), "infer".into(), "fp32".into(), 1, "graph".into());
-            as_sealed(&compared("a".into(), 2.0), &Foreseen::from([(key, row.clone())]))
+            let foreseen = Foreseen::from([(("h200".to_string(), row.key()), row.clone())]);
+            as_sealed(&Compared { gpu: board.into(), ..compared("a".into(), 2.0) }, &foreseen)
         };
         let sealed = of("h200").expect("the same step");
         assert_eq!((sealed.time.measured, sealed.time.predicted), (2.0, 3.0));

@@ -145,9 +145,7 @@ impl Served {
             per_token.to_f64() / 1024.0,
         )
     }
-}
 
-impl Served {
     /// What the time of a token rests on, whose part of it is lent, and what power does.
     fn rests(&self) -> String {
         let lent = |warning: &Warning| match warning {
@@ -161,13 +159,11 @@ impl Served {
         let (share, mut kinds) = (shares.iter().sum::<f64>(), kinds.concat());
         kinds.sort_unstable();
         kinds.dedup();
-        let time = match kinds.is_empty() {
-            true => of_time(self.tiers.0).to_string(),
-            false => format!(
-                "{:.0} % of it was not measured on this GPU and is estimated from others ({})",
-                100.0 * share,
-                kinds.join(", ")
-            ),
+        let time = if kinds.is_empty() {
+            of_time(self.tiers.0).to_string()
+        } else {
+            let (percent, kinds) = (100.0 * share, kinds.join(", "));
+            format!("{percent:.0} % of it was not measured on this GPU and is estimated from others ({kinds})")
         };
         format!("a token's time: {time}; {}", of_power(self.tiers.1))
     }
