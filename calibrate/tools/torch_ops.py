@@ -254,7 +254,7 @@ def operation(trial, torch):
             return functional.dropout(x, layer["probability"], training)
     elif kind == "softmax":
         def run(x):
-            return functional.softmax(x, 1 if x.dim() == 4 and not layer.get("last") else -1)
+            return functional.softmax(x, 2 if layer.get("middle") else 1 if x.dim() == 4 and not layer.get("last") else -1)
     elif kind == "local_response_norm":
         def run(x):
             return functional.local_response_norm(x, layer["size"])

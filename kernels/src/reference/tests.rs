@@ -103,7 +103,7 @@ fn products_by_hand() {
     assert_eq!(forward(&[shape(&[3])], linear, 1, given).output, [8.0, 32.0]);
     let given = Tensors { inputs: vec![vec![1.0, 2.0, 3.0, 4.0], vec![5.0, 6.0, 7.0, 8.0]], ..Tensors::default() };
     let squares = [shape(&[2, 2]); 2];
-    assert_eq!(forward(&squares, Layer::Matmul(Matmul {}), 1, given).output, [19.0, 22.0, 43.0, 50.0]);
+    assert_eq!(forward(&squares, Layer::Matmul(Matmul::default()), 1, given).output, [19.0, 22.0, 43.0, 50.0]);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn gradients_agree_with_finite_differences() {
     }
     all.push(LayerCase { inputs: vec![shape(&[4, 3, 2])], layer: transposed(6, 2, 2) });
     all.push(LayerCase { inputs: vec![shape(&[4, 6])], layer: Layer::Linear(Linear { features: 5, bias: true }) });
-    all.push(LayerCase { inputs: vec![shape(&[2, 3, 4]), shape(&[2, 4, 5])], layer: Layer::Matmul(Matmul {}) });
+    all.push(LayerCase { inputs: vec![shape(&[2, 3, 4]), shape(&[2, 4, 5])], layer: Layer::Matmul(Matmul::default()) });
     let mut compared = std::collections::BTreeSet::new();
     for case in all.iter().filter(|case| case.inputs[0].elements() < 1100) {
         let backward = trials(case, 2).into_iter().filter(|t| {

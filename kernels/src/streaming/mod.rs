@@ -54,7 +54,7 @@ fn has_kernel(trial: &Trial) -> bool {
             let per_channel = |a: &Shape, b: &Shape| b.as_map() == Some((a.axis(), 1, 1));
             equal() || matches!(inputs.as_slice(), [a, b] if per_channel(a, b))
         }
-        Layer::Softmax(softmax) => !softmax.last,
+        Layer::Softmax(softmax) => !softmax.last && !softmax.middle,
         Layer::Concat(concat) => concat.axis.is_none(),
         Layer::Pad(pad) => !pad.mirrors,
         _ => true,

@@ -21,8 +21,9 @@ const QUANTISATION: Seconds = Seconds::from_us(1.8);
 /// (H100, `data/measurements/h100/torch_language_profile.csv`), one kernel through others.
 const CACHE_WRITE: Seconds = Seconds::from_us(4.0);
 
-/// A step of a recurrent layer: about the launch of a kernel, since all multiprocessors wait for each other.
-const RECURRENT_STEP: Seconds = Seconds::from_us(4.0);
+/// What a step of a recurrent layer takes at least, since multiprocessors wait for each other: the shortest of 1,108 LSTMs through
+/// PyTorch took 0.66 us a step (H100, `data/measurements/h100/torch_recurrent.csv`), others up to 7.
+const RECURRENT_STEP: Seconds = Seconds::from_us(0.5);
 
 /// What one kernel has to do on one device, with its roofline times.
 #[derive(Clone, Debug)]
@@ -62,15 +63,16 @@ impl Memory {
 /// Times of a kernel's arithmetic and of its traffic at the device's peaks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Roofline {
-    /// Arithmetic at peak.
+    /// Arithmetic at peak, and the waiting within.
     pub compute: Seconds,
+    /// What of that is waiting: for the steps of a recurrent layer, which only run one after the other.
+    pub waiting: Seconds,
     /// Traffic at peak bandwidth.
     pub memory: Seconds,
     /// How many times as long arithmetic takes because operands are not aligned; at least 1.
     pub narrow: f64,
     /// A second kernel that runs before or after the first: the one that adds a convolution's bias, or sums a bias's
-    /// gradient, or converts 16-bit inputs to fp8; what the steps of a recurrent layer take however little they compute; and
-    /// the launch of what writes into attention's cache.
+    /// gradient, or converts 16-bit inputs to fp8; and the launch of what writes into attention's cache.
     pub second: Seconds,
     /// What of that is waiting, and moves nothing: all but a bias and a conversion.
     pub stalls: Seconds,
@@ -82,9 +84,9 @@ impl Roofline {
         self.memory + (self.second - self.stalls)
     }
 
-    /// Arithmetic at the rate that its operands' alignment allows.
+    /// Arithmetic at the rate that its operands' alignment allows, without the waiting.
     pub fn arithmetic(&self) -> Seconds {
-        self.compute * self.narrow
+        (self.compute - self.waiting) * self.narrow
     }
 
     /// max(ops / peak, bytes / bandwidth).
@@ -178,13 +180,19 @@ impl Load<'_> {
 }
 
 impl<'a> Work<'a> {
-    /// What the steps of a recurrent layer take however little they compute, since multiprocessors wait for each other; what
-    /// launching the write into attention's cache takes; nothing in all others.
-    fn stalls(&self) -> Seconds {
+    /// What the steps of a recurrent layer take however little they compute; nothing in all others.
+    fn waiting(&self) -> Seconds {
         match (self.layer(), self.phase) {
             (Layer::Recurrent(recurrent), Phase::Forward | Phase::BackwardData) => {
                 RECURRENT_STEP * recurrent.steps(self.inputs()) as f64
             }
+            _ => Seconds::ZERO,
+        }
+    }
+
+    /// What launching the write into attention's cache takes; nothing in all others.
+    fn stalls(&self) -> Seconds {
+        match (self.layer(), self.phase) {
             // Of another sequence's cache nothing is written but with the prompt.
             (Layer::Attention(attention), Phase::Forward) if attention.context.is_some() && attention.decodes() => {
                 Seconds::ZERO
@@ -215,9 +223,9 @@ impl<'a> Work<'a> {
             Family::Gemm => gpu.peak_on(work.precision)?,
             Family::Stream => gpu.vector_peak(),
         };
-        let (narrow, stalls) = (narrowness(&work, gpu), work.stalls());
+        let (narrow, stalls, waiting) = (narrowness(&work, gpu), work.stalls(), work.waiting());
         let [compute, traffic, second] = [Seconds::ZERO; 3];
-        let roofline = Roofline { compute, memory: traffic, narrow, second, stalls };
+        let roofline = Roofline { compute, waiting, memory: traffic, narrow, second, stalls };
         let mut load = Load { work, cost, gpu, memory, bound: Seconds::ZERO, roofline, peak };
         load.take(cost);
         Some(load)
@@ -237,7 +245,8 @@ impl Load<'_> {
         let values = work.batch.saturating_mul(work.output.elements());
         let bytes = work.precision.bytes();
         let moved = |times: u64| Bytes::new(values.saturating_mul(times * bytes)) / memory.bandwidth;
-        (roofline.compute, roofline.memory) = (cost.ops / self.peak, cost.bytes() / memory.bandwidth);
+        let compute = cost.ops / self.peak + roofline.waiting;
+        (roofline.compute, roofline.memory) = (compute, cost.bytes() / memory.bandwidth);
         roofline.second = match (work.layer(), work.phase) {
             (Layer::Conv2d(conv), Phase::Forward) if conv.bias => moved(2),
             (

@@ -6,3 +6,4 @@ pub mod case;
 pub mod network;
 pub mod share;
 pub mod counting;
+pub mod written_out;

@@ -35,6 +35,7 @@ impl Policy {
         match &layer.case.layer {
             // A group for each channel is an instance norm, which runs as a batch norm.
             Layer::GroupNorm(norm) if channels == Some(norm.groups) => Self::AsRead,
+            Layer::Matmul(matmul) if matmul.wide => Self::Widest,
             Layer::Matmul(_) | Layer::Attention(_) => Self::Narrow,
             other if multiplies_weights(other) => Self::Narrow,
             Layer::LayerNorm(_) | Layer::GroupNorm(_) => Self::Wide,

@@ -13,7 +13,7 @@ mod sums;
 pub use activity::{Activity, TRAITS as ACTIVITY_TRAITS};
 pub use host::{Costs, Cut, Host, HostKind, OfNetworks, Stages};
 pub use input::Input;
-pub use kernels::{Broadcast, Maps, RowByRow, Sequences};
+pub use kernels::{Broadcast, Columns, Gather, Maps, RowByRow, Sequences};
 pub use products::RowsApart;
 pub use serving::{Scheduling, Serving};
 pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
@@ -35,7 +35,7 @@ use crate::net::network::ShapedNetwork;
 use crate::step::autocast::Mixed;
 use crate::step::memory::{Activations, InPlace, MemoryPolicy};
 use host::HostFile;
-use kernels::{BroadcastFile, MapsFile, RowByRowFile, SequencesFile};
+use kernels::{BroadcastFile, ColumnsFile, GatherFile, MapsFile, RowByRowFile, SequencesFile};
 use products::RowsApartFile;
 use serde::{Deserialize, Serialize};
 use serving::ServingFile;
@@ -100,6 +100,8 @@ pub struct Framework {
     pub runs_modules: bool,
     /// Whether it computes the groups of a convolution one after the other, each as a convolution of its own.
     pub groups_apart: bool,
+    /// Whether heads that share keys and values are attended to by one kernel in 16 bits and step by step in 32.
+    pub groups_heads: bool,
     /// What the host does in an eager step; without it the GPU never waits for the host.
     pub host: Option<Host>,
     /// Kernels of its own that take longer than the library's, for GPUs on which they were not measured.
@@ -116,6 +118,10 @@ pub struct Framework {
     pub rows_apart: Option<RowsApart>,
     /// How it normalizes rows, where their number bounds that.
     pub layer_norm: Option<RowByRow>,
+    /// How it takes softmaxes whose rows lie across memory, where that bounds them.
+    pub softmax_columns: Option<Columns>,
+    /// How it fetches rows of a table, where their number bounds that.
+    pub gather: Option<Gather>,
     /// What counting the steps takes each batch norm that is trained.
     pub counter: Seconds,
     /// Jumps of its libraries' times by version.
@@ -243,6 +249,7 @@ struct File {
     modules: Option<ModulesFile>,
     autocast: Option<AutocastFile>,
     groups: Option<GroupsFile>,
+    grouped_heads: Option<GroupedHeadsFile>,
     host: Option<HostFile>,
     #[serde(default)]
     slower: Vec<SlowerFile>,
@@ -252,6 +259,8 @@ struct File {
     rows_apart: Option<RowsApartFile>,
     maps: Option<MapsFile>,
     layer_norm: Option<RowByRowFile>,
+    softmax_columns: Option<ColumnsFile>,
+    gather: Option<GatherFile>,
     batch_norm: Option<BatchNormFile>,
     fused_update: Option<FusedUpdateFile>,
     parallel: Option<ParallelFile>,
@@ -414,6 +423,14 @@ struct GroupsFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct GroupedHeadsFile {
+    in_steps_in_32_bits: bool,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct SlowerFile {
     kind: String,
     layout: Option<Layout>,
@@ -509,11 +526,14 @@ impl Framework {
             fusion,
             runs_modules: file.modules.is_some_and(|m| m.as_written),
             groups_apart: file.groups.is_some_and(|g| g.apart),
+            groups_heads: file.grouped_heads.is_some_and(|g| g.in_steps_in_32_bits),
             host: file.host.map(HostFile::read).transpose()?,
             slower,
             broadcast: file.broadcast.map(BroadcastFile::read).transpose()?,
             sums: file.sums.map(SumsFile::read).transpose()?,
             layer_norm: file.layer_norm.map(RowByRowFile::read).transpose()?,
+            softmax_columns: file.softmax_columns.map(ColumnsFile::read).transpose()?,
+            gather: file.gather.map(GatherFile::read).transpose()?,
             sequences: file.sequences.map(SequencesFile::read).transpose()?,
             rows_apart: file.rows_apart.map(RowsApartFile::read).transpose()?,
             counter: file.batch_norm.map_or(Ok(Seconds::ZERO), |b| b.counter.time("batch_norm counter"))?,
@@ -593,8 +613,10 @@ impl Framework {
     }
 
     /// A network as it runs through the profile: with what follows convolutions folded into them where it does that, with
-    /// batch norms that an export folded as kernels of their own where it runs modules as they are written.
+    /// batch norms that an export folded as kernels of their own where it runs modules as they are written, and with heads that
+    /// share keys in groups where it takes those so.
     pub fn runs(&self, network: ShapedNetwork) -> ShapedNetwork {
+        let network = if self.groups_heads { network.grouping_heads() } else { network };
         match &self.fusion {
             Some(absorbed) => network.without_derived().fused(absorbed),
             None if self.runs_modules => network.unfolded(),
@@ -680,14 +702,18 @@ mod tests {
                 "kind = \"add\"\nfactor = 1\n[broadcast]\nper_cycle = [0, 1]\nlatency = [1, 1]\nsource = \"x\"",
                 "broadcast per_cycle is 0",
             ),
+            (
+                "kind = \"add\"\nfactor = 1\n[gather]\ncycles_per_row = 0\nlatency = 1\nsource = \"x\"",
+                "gather cycles_per_row is 0",
+            ),
             ("kind = \"add\"\nfactor = 1\n[rows_apart]\nbandwidth = 0\nsource = \"x\"", "rows_apart bandwidth is 0"),
             ("kind = \"add\"\nfactor = 1\n[sequences]\nreordered = 2\nsource = \"x\"", "sequences reordered is 2"),
             (
-                "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = { narrow = [1, 1], short = [1, 1], even = 1, long = [1, 1] }\nconcatenated_per_cycle = 1\ninterpolated_per_cycle = [1, 0]\nmirrored_per_cycle = [1, 1]\ncycles_per_plane = [2, 2]\nsource = \"x\"",
+                "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = { narrow = [1, 1], short = [1, 1], even = 1, long = [1, 1] }\nreordered = 1\nnormalized = [1, 1]\nconcatenated_per_cycle = 1\ninterpolated_per_cycle = [1, 0]\nmirrored_per_cycle = [1, 1]\ncycles_per_plane = [2, 2]\nsource = \"x\"",
                 "maps interpolated_per_cycle is 0",
             ),
             (
-                "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = { narrow = [1, 1], short = [1, 1], even = 1, long = [0, 1] }\nconcatenated_per_cycle = 1\ninterpolated_per_cycle = [1, 1]\nmirrored_per_cycle = [1, 1]\ncycles_per_plane = [2, 2]\nsource = \"x\"",
+                "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = { narrow = [1, 1], short = [1, 1], even = 1, long = [0, 1] }\nreordered = 1\nnormalized = [1, 1]\nconcatenated_per_cycle = 1\ninterpolated_per_cycle = [1, 1]\nmirrored_per_cycle = [1, 1]\ncycles_per_plane = [2, 2]\nsource = \"x\"",
                 "maps copied_per_cycle long is 0",
             ),
             (

@@ -138,7 +138,7 @@ fn matmul(point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
         }
     };
     let inputs = shapes.into_iter().collect::<Result<Vec<_>, _>>().ok()?;
-    Some(LayerCase { inputs, layer: Layer::Matmul(Matmul {}) })
+    Some(LayerCase { inputs, layer: Layer::Matmul(Matmul::default()) })
 }
 
 fn rows(kind: &str, point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {

@@ -168,8 +168,8 @@ fn cases() -> Result<Vec<(LayerCase, u64)>, InvalidShape> {
             add(Layer::AdaptivePool2d(AdaptivePool2d { op, output: Pair::square(5) }), vec![map], batch);
         }
     }
-    add(Layer::Matmul(Matmul {}), vec![Shape::new(&[3, 17, 32])?, Shape::new(&[3, 32, 24])?], 2);
-    add(Layer::Matmul(Matmul {}), vec![Shape::new(&[40, 16])?, Shape::new(&[16, 8])?], 3);
+    add(Layer::Matmul(Matmul::default()), vec![Shape::new(&[3, 17, 32])?, Shape::new(&[3, 32, 24])?], 2);
+    add(Layer::Matmul(Matmul::default()), vec![Shape::new(&[40, 16])?, Shape::new(&[16, 8])?], 3);
     for (channels, kernel, stride, groups) in [
         (16, 3, 1, Groups::Count(1)),
         (24, 1, 1, Groups::Count(1)),

@@ -128,7 +128,9 @@ fn gemm(name: &str, load: &Load<'_>, (g, m, n, k): Product, samples: f64, conv: 
     let bandwidth = gpu.bandwidth.value.get();
     let peak = gpu.peak(load.work.precision).expect("a peak").get();
     let bytes = load.cost.bytes().to_f64();
-    let (compute, memory) = (narrow(load) * load.cost.ops.to_f64() / peak, bytes / bandwidth);
+    // Half a microsecond for each of a recurrent layer's ten steps.
+    let waiting = if matches!(load.work.layer(), Layer::Recurrent(_)) { 5e-6 } else { 0.0 };
+    let (compute, memory) = (narrow(load) * load.cost.ops.to_f64() / peak + waiting, bytes / bandwidth);
     let bound = if compute > memory { compute } else { memory };
     let tiles = [
         (128.0, 128.0),

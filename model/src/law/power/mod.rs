@@ -20,7 +20,7 @@ use crate::base::units::{BytesPerSecond, Hertz, Seconds, Watts};
 use crate::device::clock::{LEAKAGE, VoltageCurve};
 use crate::device::gpu::Gpu;
 use crate::kernel::family::Family;
-use crate::kernel::load::{Amounts, Load};
+use crate::kernel::load::{Amounts, Load, Roofline};
 
 /// Names of the activities, in order. They are part of the calibration format.
 pub const ACTIVITIES: [&str; 9] = [
@@ -82,6 +82,9 @@ fn activities_of<V: Number>(load: &Load<'_>, amounts: &Amounts<V>, floor: Second
     activities_where(load.occupancy_of(amounts), load, amounts, floor, time)
 }
 
+/// How many times as long as at least steps of a recurrent layer usually wait for each other: about the launch of a kernel.
+const STEPS_WAIT: f64 = 8.0;
+
 /// The same of what fills such a share of the multiprocessors.
 #[inline(always)]
 fn activities_where<V: Number>(
@@ -93,12 +96,13 @@ fn activities_where<V: Number>(
 ) -> [V; COUNT] {
     let none = V::of(0.0);
     let share = |part: V, most: f64| time.at_most(none, none, (part / time).between(0.0, most));
-    let stalls = load.roofline.stalls;
-    let busy = V::of(1.0) - share(V::of((floor + stalls).get()), 1.0);
+    let Roofline { stalls, waiting, .. } = load.roofline;
+    let idle = floor + stalls + waiting * STEPS_WAIT;
+    let busy = V::of(1.0) - share(V::of(idle.get()), 1.0);
     // What a kernel takes beyond its traffic and arithmetic is spent on the multiprocessors that it fills.
     let occupied = busy * occupancy;
     let traffic = amounts.memory + (amounts.second - stalls.get());
-    let (compute, memory) = (share(amounts.compute, 1.0), share(traffic, MOST_MEMORY));
+    let (compute, memory) = (share(amounts.compute - waiting.get(), 1.0), share(traffic, MOST_MEMORY));
     let mut list = [none; COUNT];
     list[..3].copy_from_slice(&[occupied, busy * memory, occupied * memory.sqrt()]);
     let at = match load.gpu.computes_in(load.work.precision).unwrap_or(load.work.precision) {

@@ -9,7 +9,11 @@ use serde::{Deserialize, Serialize};
 /// `[.., m, k]` times `[.., k, n]` per sample; both are activations, nothing is learned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Matmul {}
+pub struct Matmul {
+    /// Whether autocast leaves it in 32 bits: one that runs within an operation of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wide: bool,
+}
 
 impl LayerOp for Matmul {
     fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
@@ -49,8 +53,8 @@ mod tests {
     #[test]
     fn heads_multiply_separately() {
         let inputs = [shape(&[12, 128, 64]), shape(&[12, 64, 128])];
-        let c = cost(&Matmul {}, &inputs, 2, Phase::Forward, Mode::Inference).expect("runs");
+        let c = cost(&Matmul::default(), &inputs, 2, Phase::Forward, Mode::Inference).expect("runs");
         assert_eq!(c.macs, 2 * 12 * 128 * 128 * 64);
-        assert!(Matmul {}.output(&[inputs[0], inputs[0]]).is_err());
+        assert!(Matmul::default().output(&[inputs[0], inputs[0]]).is_err());
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod folded;
 pub mod folding;
 pub mod derived;
 mod fusion;
+mod grouped;
 mod order;
 mod shaped;
 mod stored;

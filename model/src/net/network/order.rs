@@ -4,10 +4,17 @@ use super::{ShapedLayer, Source};
 use crate::base::precision::{Mode, Precision};
 use crate::base::shape::Shape;
 use crate::net::layer::Layer;
+use std::collections::HashSet;
 
 /// Marks layers that read a map in another order than maps usually have in that precision, and concatenations and point-wise
-/// layers of parts of a result.
-pub(super) fn mark(layers: &mut [ShapedLayer], precision: Precision) {
+/// layers of parts of a result. `derived`: what is computed of learned values alone.
+pub(super) fn mark(layers: &mut [ShapedLayer], derived: &[ShapedLayer], precision: Precision) {
+    let own = modules(derived);
+    let of_own_weights = |layer: &ShapedLayer| {
+        let over_a_map = layer.case.inputs.first().is_some_and(|s| !s.is_sequence());
+        convolves(&layer.case.layer) && over_a_map && own.contains(&*layer.name)
+    };
+    let any = !own.is_empty() && layers.iter().any(of_own_weights);
     let usual = precision.channels_last();
     // Of every result: whether its first dimension lies closest together (channels last), not its last one.
     let mut last: Vec<bool> = Vec::with_capacity(layers.len());
@@ -26,12 +33,23 @@ pub(super) fn mark(layers: &mut [ShapedLayer], precision: Precision) {
             _ => read != usual && layer.case.inputs.first().is_some_and(|s| s.is_map() && area(s) > 1),
         };
         layer.parted = reads_part && is_pointwise(&layer.case.layer);
+        // Weights that a step computes have the usual order of their dimensions, whatever maps have.
+        layer.channels_first = usual && layer.strays && of_own_weights(layer);
         part.push(match &layer.case.layer {
             Layer::Slice(slice) => !slice.copy,
             view => reads_part && view.is_view(Mode::Inference),
         });
-        last.push(written(layer, read, usual));
+        last.push(written(layer, read, usual, any));
     }
+}
+
+/// Modules that compute something of what they have learned, by their names: weights that are standardized.
+fn modules(derived: &[ShapedLayer]) -> HashSet<&str> {
+    derived.iter().filter_map(|layer| Some(layer.name.rsplit_once('.')?.0)).collect()
+}
+
+fn convolves(layer: &Layer) -> bool {
+    matches!(layer, Layer::Conv2d(_) | Layer::Conv3d(_) | Layer::ConvTranspose2d(_))
 }
 
 /// Marks products over one row of each sample that lies in a result of several, as the last token's logits.
@@ -57,8 +75,9 @@ fn is_pointwise(layer: &Layer) -> bool {
     }
 }
 
-/// Whether a layer's result has its channels last, where what it reads has or has not.
-fn written(layer: &ShapedLayer, read: bool, usual: bool) -> bool {
+/// Whether a layer's result has its channels last, where what it reads has or has not. `own_weights`: whether convolutions of the
+/// network take weights that the step computes.
+fn written(layer: &ShapedLayer, read: bool, usual: bool, own_weights: bool) -> bool {
     let Some(input) = layer.case.inputs.first() else { return false };
     match &layer.case.layer {
         // A copy is contiguous in its own dimensions.
@@ -70,11 +89,11 @@ fn written(layer: &ShapedLayer, read: bool, usual: bool) -> bool {
         }
         Layer::Slice(slice) => (!slice.copy || *input == layer.output) && read,
         // Either operand in that order makes the library run in it; sequences have no such order.
-        Layer::Conv2d(_) | Layer::Conv3d(_) | Layer::ConvTranspose2d(_) => (usual || read) && !input.is_sequence(),
+        convolution if convolves(convolution) => (usual && !layer.channels_first || read) && !input.is_sequence(),
         // The framework mirrors maps channels first, and copies those that lie otherwise.
         Layer::Pad(pad) if pad.mirrors => false,
-        // It writes channels first; its rows hold the copy that brings them last again.
-        Layer::GroupNorm(_) => usual && read,
+        // It writes channels first; its rows hold the copy that brings them last again, which weights of such an order do not ask for.
+        Layer::GroupNorm(_) => usual && read && !own_weights,
         Layer::LayerNorm(_)
         | Layer::RmsNorm(_)
         | Layer::Linear(_)
@@ -127,6 +146,40 @@ mod tests {
             { name = "d", kind = "conv2d", channels = 32, kernel = 1 }"#;
         assert_eq!(straying(layers, Precision::Fp16), ["slice", "c"], "a convolution brings channels last again");
         assert_eq!(straying(layers, Precision::Fp32), [""; 0]);
+    }
+
+    /// Standardized weights have the usual order, and so has what a group norm makes: 16 bits run with channels first from there on.
+    #[test]
+    fn weights_that_a_step_computes_leave_channels_first() {
+        let of = |derived: &str, precision| {
+            let text = format!(
+                "schema = \"network/1\"\nname = \"n\"\ntitle = \"N\"\nsource = \"test\"\ninputs.x.shape = [32, 14, 14]\nlayers = [\n\
+                 {{ name = \"stem\", kind = \"conv2d\", channels = 32, kernel = 3, padding = 1, bias = false }},\n\
+                 {{ name = \"norm\", kind = \"group_norm\", groups = 8 }},\n\
+                 {{ name = \"a\", kind = \"conv2d\", channels = 32, kernel = 3, padding = 1, bias = false }},\n\
+                 {{ name = \"again\", kind = \"group_norm\", groups = 8 }},\n\
+                 {{ name = \"b\", kind = \"conv2d\", channels = 32, kernel = 1, bias = false }},\n\
+                 {{ name = \"act\", kind = \"relu\" }}]\n{derived}"
+            );
+            let network = Network::from_toml(&text).expect("a network");
+            let shaped = ShapedNetwork::new(&network, 2, precision, &[]).expect("shapes");
+            let of = |which: fn(&super::ShapedLayer) -> bool| {
+                shaped.layers().iter().filter(|l| which(l)).map(|l| l.name.to_string()).collect::<Vec<_>>()
+            };
+            (of(|l| l.strays), of(|l| l.channels_first))
+        };
+        let norm = |name: &str| {
+            format!("{{ name = \"{name}.BatchNormalization\", kind = \"batch_norm\", inputs = [[32, 1, 288]] }}")
+        };
+        let derived = format!("derived = [{}, {}, {}]\n", norm("stem"), norm("a"), norm("b"));
+        let none: (Vec<String>, Vec<String>) = Default::default();
+        let (strays, first) = of(&derived, Precision::Fp16);
+        assert_eq!(
+            (strays, first),
+            (["a", "again", "b", "act"].map(Into::into).into(), ["a", "b"].map(Into::into).into())
+        );
+        assert_eq!(of(&derived, Precision::Fp32), none);
+        assert_eq!(of("", Precision::Fp16), none);
     }
 
     #[test]

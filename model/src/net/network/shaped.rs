@@ -79,6 +79,9 @@ pub struct ShapedLayer {
     /// Whether it reads a map whose dimensions lie in another order than maps usually have in the network's precision, or
     /// concatenates parts of a result where they lie.
     pub strays: bool,
+    /// Whether it is a convolution of weights that the step computes, in a precision whose maps have their channels last, of a map
+    /// that has them first: so does its result.
+    pub channels_first: bool,
     /// Whether it computes element by element and reads a part of another result where that lies.
     pub parted: bool,
     /// Whether it is a product over one row of each sample that lies in a result of several, so that rows of samples are apart.
@@ -203,6 +206,7 @@ impl ShapedNetwork {
                 bias: false,
                 folded: node.folded,
                 strays: false,
+                channels_first: false,
                 parted: false,
                 apart: false,
                 wants_gradient: false,
@@ -216,11 +220,11 @@ impl ShapedNetwork {
                 }
             }
         }
-        order::mark(&mut layers, precision);
         order::mark_apart(&mut layers);
         mark_gradients(&mut layers);
         let alike = alike(&layers).into();
         let derived = network.derived.iter().map(ShapedLayer::of_derived).collect::<Result<Vec<_>, _>>()?;
+        order::mark(&mut layers, &derived, precision);
         let (derived_alike, derived) = (self::alike(&derived).into(), derived.into());
         let (notes, optimizer) = (network.notes.clone(), Optimizer::Momentum);
         let name = network.name.clone();
@@ -430,6 +434,7 @@ fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
         let own = other.case == layer.case
             && other.bias == layer.bias
             && other.strays == layer.strays
+            && other.channels_first == layer.channels_first
             && other.parted == layer.parted
             && other.apart == layer.apart
             && other.wants_gradient == layer.wants_gradient
@@ -481,6 +486,7 @@ impl ShapedLayer {
             bias: false,
             folded: Folded::No,
             strays: false,
+            channels_first: false,
             parted: false,
             apart: false,
             wants_gradient: false,

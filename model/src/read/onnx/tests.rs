@@ -334,18 +334,9 @@ fn attention_of_one_function_is_one_kernel() {
     let found = attentions(&network);
     assert!(matches!(found[..], [Attention { heads: 4, fused: true, .. }]), "{found:?}");
     let network = attention_of_one_function(&["batch", "4", "9", "32", "16"], &[0, 1, 2, 4, 3]);
-    let steps = [
-        "elementwise",
-        "reshape",
-        "elementwise",
-        "reshape",
-        "matmul",
-        "softmax",
-        "elementwise",
-        "reduce",
-        "elementwise",
-    ];
-    assert_eq!(kinds(&network), [&steps[..], &["reshape", "matmul"]].concat());
+    let operands = ["cast", "cast", "cast", "elementwise", "reshape", "elementwise", "reshape"];
+    let weights = ["matmul", "softmax", "elementwise", "reduce", "elementwise"];
+    assert_eq!(kinds(&network), [&operands[..], &weights, &["reshape", "matmul", "cast"]].concat());
     assert_eq!(totals(&network), (0, 2 * 36 * 32 * 32 * 16));
 }
 

@@ -4,10 +4,11 @@ use super::Entry;
 use super::speed::{ByGroup, FACTORS, Group, HostSpeed, MOST_SPREAD};
 use crate::base::file::{FileError, quantity, within};
 use crate::base::precision::{Mode, Phase, Precision};
+use crate::base::shape::Shape;
 use crate::base::units::{Dimension, Seconds};
 use crate::kernel::key::ModelKey;
 use crate::net::case::LayerCase;
-use crate::net::layer::Layer;
+use crate::net::layer::{Conv2d, Layer};
 use serde::Deserialize;
 use std::ops::{Add, Mul};
 
@@ -83,7 +84,7 @@ impl Costs {
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostKind {
     /// Layer kind or class of convolutions, with `_bias` where a bias is added apart, `_within` for what a network does
-    /// around such a layer beyond a chain of them; `view` for layers that run no kernel, or their kind with `_view`;
+    /// around such a layer beyond a chain of them, `conv2d_group` for each group where those are launched one by one; `view` for layers that run no kernel, or their kind with `_view`;
     /// `recurrent_step` for each step of a direction beyond those of the chains; `update` for the optimizer.
     pub kind: String,
     /// Its times.
@@ -212,6 +213,7 @@ impl Host {
                 let steps = cells.steps(&case.inputs).saturating_mul(cells.directions());
                 of("recurrent_step") * steps.saturating_sub(STEPS_OF_CHAINS) as f64
             }
+            Layer::Conv2d(conv) => of("conv2d_group") * launched_groups(conv, &case.inputs, precision) as f64,
             _ => Seconds::ZERO,
         };
         of(&format!("{}_within", case.layer.kind())) + further
@@ -268,6 +270,15 @@ impl Host {
         };
         (longest - gpu.total()).max(Seconds::ZERO)
     }
+}
+
+/// Groups that cuDNN launches kernels for one by one: of several results of each channel in 16 bits, where windows do not lie side
+/// by side.
+fn launched_groups(conv: &Conv2d, inputs: &[Shape], precision: Precision) -> u64 {
+    let channels = inputs.first().map_or(0, Shape::axis);
+    let several = conv.groups(channels) == channels && conv.channels > channels;
+    let strided = !conv.stride.is(1);
+    if several && strided && precision.channels_last() { channels } else { 0 }
 }
 
 #[derive(Deserialize)]
@@ -383,7 +394,6 @@ impl HostFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::shape::Shape;
 
     fn host(scaled_loss: Option<f64>) -> Host {
         let times = |ms: f64| [Seconds::from_ms(ms); 2];
@@ -429,6 +439,8 @@ mod tests {
             ("scale_bias", 0.4),
             ("view", 0.05),
             ("slice_view", 0.07),
+            ("conv2d", 0.3),
+            ("conv2d_group", 0.01),
         ];
         let kinds = kinds.map(|(kind, ms)| HostKind {
             kind: kind.into(),
@@ -457,6 +469,20 @@ mod tests {
         let views = |layer: Layer, mode| host.viewing(&layer, mode, Precision::Fp16).to_ms();
         near(views(layer("flatten", ""), Mode::Inference), 0.05);
         near(views(layer("slice", "axis = 0\nsize = 4"), Mode::Training), 0.28);
+        let depthwise = |channels: u64, stride: u64, precision| {
+            let fields = format!(
+                "channels = {channels}\nkernel = 3\nstride = {stride}\npadding = 1\ngroups = \"depthwise\"\nbias = false"
+            );
+            let inputs = vec![Shape::new(&[32, 8, 8]).expect("a shape")];
+            let case = LayerCase { inputs, layer: layer("conv2d", &fields) };
+            host.launching(&case, ModelKey::Kind("conv2d"), Phase::Forward, Mode::Inference, (precision, false)).to_ms()
+        };
+        near(depthwise(64, 2, Precision::Bf16), 0.3 + 32.0 * 0.01);
+        for (channels, stride, precision) in
+            [(64, 1, Precision::Bf16), (32, 2, Precision::Fp16), (64, 2, Precision::Tf32)]
+        {
+            near(depthwise(channels, stride, precision), 0.3);
+        }
         let silent = Host { kinds: Vec::new(), ..host.clone() };
         assert_eq!(silent.viewing(&layer("flatten", ""), Mode::Inference, Precision::Fp16), Seconds::ZERO);
     }

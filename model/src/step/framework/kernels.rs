@@ -11,6 +11,8 @@ use std::ops::RangeInclusive;
 
 /// Results that a multiprocessor can make in a cycle.
 const PER_CYCLE: RangeInclusive<f64> = 0.001..=1000.0;
+/// Cycles that a line of the first-level cache can take.
+const CYCLES_PER_LINE: f64 = 100.0;
 /// Cycles that a row of a kernel can take.
 const CYCLES: RangeInclusive<f64> = 1.0..=1e6;
 /// Maps and results together up to this share of the second-level cache are read from it, beyond that and once the cache from
@@ -118,6 +120,80 @@ impl RowByRow {
     }
 }
 
+/// Bytes that a thread fetches at once: rows of a table that are no multiple of them go through another kernel.
+const FETCHED: u64 = 16;
+
+/// Rows of a table by a block of threads for each, however short they are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gather {
+    /// Cycles of a multiprocessor per row.
+    cycles_per_row: f64,
+    /// Cycles of few rows.
+    latency: f64,
+}
+
+impl Gather {
+    /// What fetching rows takes at least, forward at a board's highest clock; nothing of all other layers.
+    pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
+        let Layer::Embedding(table) = work.layer() else { return Seconds::ZERO };
+        let whole = table.features.saturating_mul(work.precision.bytes()).is_multiple_of(FETCHED);
+        if !whole || work.phase != Phase::Forward {
+            return Seconds::ZERO;
+        }
+        let rows = (work.input().elements() * work.batch) as f64;
+        let (clock, sms) = (gpu.core_clock.boost.value.get(), gpu.sms.value as f64);
+        Seconds::new((self.latency + self.cycles_per_row * rows / sms) / clock)
+    }
+}
+
+/// Softmaxes whose rows lie across memory, as over tokens of `[heads, tokens, features]`: threads that are neighbours read values
+/// that are not, so that lines of the first-level cache bound them. How PyTorch takes threads: `SpatialSoftMax_getBlockSize` of
+/// aten/src/ATen/native/cuda/PersistentSoftmax.cuh and SoftMax.cu of pytorch/pytorch 2.11.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Columns {
+    /// Cycles of a multiprocessor for each line that a warp touches.
+    cycles_per_line: f64,
+    /// Cycles of a short one.
+    latency: f64,
+}
+
+/// Threads of a block at most.
+const BLOCK: u64 = 1024;
+/// Up to so many columns, and from rows of so many values, threads share a row.
+const SHARED_ROWS: u64 = 64;
+const WARP: u64 = 32;
+/// Bytes of a line.
+const LINE: u64 = 128;
+/// A row is read for its maximum, its sum and its results, which are written.
+const PASSES: u64 = 4;
+
+impl Columns {
+    /// What such a softmax takes at least, forward at a board's highest clock; nothing of all other layers.
+    pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
+        let Layer::Softmax(softmax) = work.layer() else { return Seconds::ZERO };
+        let input = work.input();
+        let (row, apart) = (softmax.row(&input), softmax.apart(&input));
+        if work.phase != Phase::Forward || apart < 2 || row == 0 {
+            return Seconds::ZERO;
+        }
+        let columns = apart.min(BLOCK);
+        let shared = if columns <= SHARED_ROWS && row >= SHARED_ROWS {
+            1 << (BLOCK / columns).ilog2().min(row.ilog2())
+        } else {
+            1
+        };
+        let matrices = work.input().elements() / (row * apart).max(1) * work.batch;
+        let blocks = matrices * apart.div_ceil(columns);
+        let warps = (columns * shared).div_ceil(WARP);
+        let rows_of_a_warp = shared.min(WARP);
+        let lines = (rows_of_a_warp * apart * work.precision.bytes()).div_ceil(LINE).min(rows_of_a_warp);
+        let touched = PASSES * row.div_ceil(shared) * warps * lines;
+        let turns = (blocks as f64 / gpu.sms.value as f64).max(1.0);
+        let cycles = self.latency + self.cycles_per_line * touched as f64 * turns;
+        Seconds::new(cycles / gpu.core_clock.boost.value.get())
+    }
+}
+
 /// Convolutions over sequences, whose channels come first in every precision: in 16 bits the library brings input and result
 /// into another order and back, but for windows of one value, which are matrix products in either.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -154,6 +230,10 @@ pub struct Maps {
     /// Cycles per channel of every sample there, from the second-level cache and from memory: each thread goes over all of them
     /// for its place.
     plane: [f64; 2],
+    /// Share of the bandwidth at which the library turns maps of 16 bits whose channels lie first.
+    reordered: f64,
+    /// Of a norm over groups of such maps, which copies nothing: cycles of few results, results per multiprocessor and cycle.
+    normalized: [f64; 2],
     /// Results per multiprocessor and cycle of a concatenation that reads a part of a result where it lies.
     concatenated: f64,
     /// Results per multiprocessor and cycle of padding that mirrors a map, and of its gradient, which adds up by atomics.
@@ -243,7 +323,8 @@ impl Maps {
     }
 
     /// What a layer takes that reads such a map, given what it takes on a usual one, at a board's highest clock.
-    pub fn straying(&self, usual: Seconds, work: &Work<'_>, gpu: &Gpu) -> Seconds {
+    /// `channels_first`: a convolution whose weights lie so, too.
+    pub fn straying(&self, usual: Seconds, channels_first: bool, work: &Work<'_>, gpu: &Gpu) -> Seconds {
         if work.phase != Phase::Forward {
             return usual;
         }
@@ -253,6 +334,17 @@ impl Maps {
                 let (values, channels) = (work.input().elements(), work.input().axis().max(1));
                 let per_cycle = self.copied.per_cycle(work.precision, channels, values / channels);
                 usual + Seconds::new((values * work.batch) as f64 / (per_cycle * cycles))
+            }
+            // The library turns both maps, but for products.
+            Layer::Conv2d(conv) if channels_first => {
+                let values = if conv.kernel.is(1) { 0 } else { work.input().elements() + work.output.elements() };
+                let bytes = Bytes::new(2 * values * work.batch * work.precision.bytes());
+                usual + bytes / (gpu.bandwidth.value * self.reordered)
+            }
+            Layer::GroupNorm(_) if work.precision.channels_last() => {
+                let results = (work.output.elements() * work.batch) as f64;
+                let [latency, per_cycle] = self.normalized;
+                usual.min(Seconds::new(latency / (cycles / sms) + results / (per_cycle * cycles)))
             }
             Layer::Conv2d(_) | Layer::ConvTranspose2d(_) if work.precision.channels_last() => {
                 let (values, channels) = (work.input().elements(), work.input().axis().max(1));
@@ -299,6 +391,8 @@ struct TurnedFile {
 #[serde(deny_unknown_fields)]
 pub(super) struct MapsFile {
     copied_per_cycle: TurnedFile,
+    reordered: f64,
+    normalized: [f64; 2],
     concatenated_per_cycle: f64,
     mirrored_per_cycle: [f64; 2],
     interpolated_per_cycle: [f64; 2],
@@ -327,9 +421,14 @@ impl MapsFile {
         let read = |name: &str, numbers| ByWidth::read(&format!("maps copied_per_cycle {name}"), numbers, &PER_CYCLE);
         let copied =
             Turned { narrow: read("narrow", narrow)?, short: read("short", short)?, even, long: read("long", long)? };
+        let reordered = within("maps reordered", self.reordered, 0.01..=1.0)?;
+        let [latency, per_cycle] = self.normalized;
+        within("maps normalized", latency, CYCLES)?;
+        within("maps normalized", per_cycle, PER_CYCLE)?;
+        let normalized = self.normalized;
         let concatenated = self.concatenated_per_cycle;
         let mirrored = self.mirrored_per_cycle;
-        Ok(Maps { copied, concatenated, mirrored, last, first, plane: self.cycles_per_plane })
+        Ok(Maps { copied, reordered, normalized, concatenated, mirrored, last, first, plane: self.cycles_per_plane })
     }
 }
 
@@ -372,6 +471,42 @@ impl RowByRowFile {
                 latency("layer_norm latency", self.latency)?,
                 latency("layer_norm rms_latency", self.rms_latency)?,
             ],
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ColumnsFile {
+    cycles_per_line: f64,
+    latency: f64,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl ColumnsFile {
+    pub(super) fn read(self) -> Result<Columns, FileError> {
+        Ok(Columns {
+            cycles_per_line: within("softmax_columns cycles_per_line", self.cycles_per_line, 0.01..=CYCLES_PER_LINE)?,
+            latency: within("softmax_columns latency", self.latency, CYCLES)?,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GatherFile {
+    cycles_per_row: f64,
+    latency: f64,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl GatherFile {
+    pub(super) fn read(self) -> Result<Gather, FileError> {
+        Ok(Gather {
+            cycles_per_row: within("gather cycles_per_row", self.cycles_per_row, CYCLES)?,
+            latency: within("gather latency", self.latency, CYCLES)?,
         })
     }
 }
@@ -503,12 +638,23 @@ mod tests {
         let gpu = catalog::gpu("h200").expect("shipped");
         let (cycles, sms) = (cycles_per_second(&gpu), gpu.sms.value as f64);
         let usual = Seconds::from_us(10.0);
-        let takes = |trial: &Trial| MAPS.straying(usual, trial, &gpu).get();
+        let takes = |trial: &Trial| MAPS.straying(usual, false, trial, &gpu).get();
         let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-12, "{found} {expected}");
         let conv = |precision| work("conv2d", "channels = 8\nkernel = 3", &[16, 20, 20], precision);
         let half = conv(Precision::Fp16);
         near(takes(&half), 1e-5 + (16 * 400 * half.batch) as f64 / (3.0 * cycles));
         near(takes(&conv(Precision::Fp32)), 1e-5);
+        // Where weights lie as the map does the library turns what it reads and what it makes, but for products.
+        let first = |trial: &Trial| MAPS.straying(usual, true, trial, &gpu).get();
+        let turned = (2 * 2 * (16 * 400 + 8 * 324) * half.batch) as f64 / (0.5 * gpu.bandwidth.value.get());
+        near(first(&half), 1e-5 + turned);
+        near(first(&work("conv2d", "channels = 8\nkernel = 1", &[16, 20, 20], Precision::Bf16)), 1e-5);
+        // A norm over groups that copies nothing, however long one takes that does.
+        let norm = |side: u64, precision| work("group_norm", "groups = 4", &[16, side, side], precision);
+        let few = (2000.0 * sms + (16 * 9 * half.batch) as f64 / 0.8) / cycles;
+        near(takes(&norm(3, Precision::Fp16)), few);
+        near(takes(&norm(3, Precision::Fp32)), 1e-5);
+        near(takes(&norm(3000, Precision::Fp16)), 1e-5);
         near(takes(&Trial { phase: Phase::BackwardData, ..half.clone() }), 1e-5);
         let linear = |side: u64, precision| {
             work("resize", &format!("output = {side}\ninterpolation = \"linear\""), &[16, 20, 20], precision)
@@ -558,6 +704,8 @@ mod tests {
         last: 0.25,
         first: 1.0,
         plane: [300.0, 900.0],
+        reordered: 0.5,
+        normalized: [2000.0, 0.8],
         concatenated: 0.5,
         mirrored: [0.5, 0.25],
     };
@@ -601,5 +749,47 @@ mod tests {
         assert!((of(&[1, 8192], Precision::Bf16) - 10.7).abs() < 0.1, "{}", of(&[1, 8192], Precision::Bf16));
         let mean_square = rows.least(&work("rms_norm", "", &[1, 4096], Precision::Bf16), &gpu).to_us();
         assert!((mean_square - 5.01).abs() < 0.01, "{mean_square}");
+    }
+
+    #[test]
+    fn softmaxes_down_columns_are_bound_by_lines() {
+        let (pytorch, gpu) =
+            (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h100-sxm").expect("shipped"));
+        let columns = pytorch.softmax_columns.expect("in the profile");
+        let of = |dims: &[u64], fields: &str, batch: u64| {
+            let trial = Trial { batch, ..work("softmax", fields, dims, Precision::Tf32) };
+            columns.least(&trial, &gpu).to_us()
+        };
+        // CoaT's of one sample took 178 and 179 us on an H100, 13 the narrow ones.
+        let middle = "middle = true";
+        assert!((of(&[8, 9217, 16], middle, 1) / 178.0 - 1.0).abs() < 0.1, "{}", of(&[8, 9217, 16], middle, 1));
+        assert!((of(&[8, 2305, 32], middle, 1) / 179.0 - 1.0).abs() < 0.1, "{}", of(&[8, 2305, 32], middle, 1));
+        assert!((of(&[8, 145, 64], middle, 1) / 13.0 - 1.0).abs() < 0.15, "{}", of(&[8, 145, 64], middle, 1));
+        // 128 blocks fill 132 multiprocessors once, 1,024 eight times.
+        assert_eq!(of(&[8, 2305, 32], middle, 16), of(&[8, 2305, 32], middle, 1));
+        assert!((of(&[8, 2305, 32], middle, 128) / of(&[8, 2305, 32], middle, 1) - 1024.0 / 132.0).abs() < 0.1);
+        // Over channels of wide maps neighbours read neighbours.
+        assert!(of(&[21, 256, 256], "", 1) < 10.0 && of(&[21, 256, 256], "", 1) > 2.0);
+        assert_eq!(of(&[8, 2305, 32], "last = true", 1), 0.0);
+        assert_eq!(of(&[2305, 32], "", 1), 0.0);
+    }
+
+    #[test]
+    fn rows_of_a_table_are_fetched_one_by_one_whatever_their_width() {
+        let (pytorch, gpu) =
+            (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h100-sxm").expect("shipped"));
+        let gather = pytorch.gather.expect("in the profile");
+        let of = |rows: u64, features: u64, precision| {
+            let fields = format!("vocabulary = 2209\nfeatures = {features}");
+            let trial = Trial { batch: 1, ..work("embedding", &fields, &[rows], precision) };
+            gather.least(&trial, &gpu).to_us()
+        };
+        // Swin v2's table of distances in windows of 24 x 24 positions: 201.1 us; in those of 12 x 12 14.1.
+        assert!((of(331_776, 16, Precision::Fp32) - 201.1).abs() < 1.0, "{}", of(331_776, 16, Precision::Fp32));
+        assert!((of(20_736, 4, Precision::Tf32) - 14.1).abs() < 0.3, "{}", of(20_736, 4, Precision::Tf32));
+        assert_eq!(of(331_776, 16, Precision::Fp16), of(331_776, 8, Precision::Bf16));
+        // 24 bytes are no multiple of what is fetched at once.
+        assert_eq!(of(153_664, 12, Precision::Bf16), 0.0);
+        assert_eq!(gather.least(&work("gelu", "", &[64, 16], Precision::Fp32), &gpu), Seconds::ZERO);
     }
 }

@@ -417,11 +417,13 @@ impl<'m> Plan<'_, 'm> {
         let kernel = KernelOf { kind: self.kind, layer: &layer.case.layer, phase: run_phase, layout };
         let value = if self.found.framework { library } else { through(setup, &kernel, load, library) };
         let value = framework.layer_norm.map_or(value, |l| value.max(l.least(&load.work, gpu)));
+        let value = framework.softmax_columns.map_or(value, |c| value.max(c.least(&load.work, gpu)));
+        let value = framework.gather.map_or(value, |g| value.max(g.least(&load.work, gpu)));
         let value = framework.broadcast.map_or(value, |b| value.max(b.least(&load.work, layer.parted, gpu)));
         let value = framework.maps.map_or(value, |m| value.max(m.least(&load.work, gpu)));
         let value = framework.sums.map_or(value, |s| value.max(s.least(&load.work, gpu)));
         let strays = framework.maps.filter(|_| layer.strays);
-        let value = strays.map_or(value, |m| m.straying(value, &load.work, gpu));
+        let value = strays.map_or(value, |m| m.straying(value, layer.channels_first, &load.work, gpu));
         let reordering = framework.sequences.map_or(Seconds::ZERO, |s| s.reordering(&load.work, gpu));
         let value = value + reordering;
         let jump = framework.rules.iter().find_map(|rule| {
@@ -494,7 +496,7 @@ impl OnBoard {
             bound: load.bound,
             traffic: roofline.traffic(),
             arithmetic: roofline.arithmetic(),
-            stalls: roofline.stalls,
+            stalls: roofline.stalls + roofline.waiting,
             activity: setup.framework.activity.of(load, setup.mode, setup.dense),
         }
     }

@@ -67,8 +67,12 @@ impl Writer<'_> {
                 self.node("RMSNormalization", &[&x, &weight], name, &[("axis", Int(-1))]);
             }
             Layer::Softmax(softmax) => {
-                let channels = rank == 3 && !softmax.last;
-                self.node("Softmax", &[&x], name, &[("axis", Int(if channels { 1 } else { -1 }))]);
+                let axis = match (rank, softmax.middle, softmax.last) {
+                    (3, true, _) => 2,
+                    (3, false, false) => 1,
+                    _ => -1,
+                };
+                self.node("Softmax", &[&x], name, &[("axis", Int(axis))]);
             }
             Layer::Dropout(dropout) => {
                 let ratio = self.number(&site.named("ratio"), dropout.probability as f32);

@@ -16,6 +16,7 @@ pub use windows::{cut, padding};
 
 use super::tensor::{Data, Tensor};
 use super::wire::{self, Attribute, Node};
+use crate::base::shape::InvalidShape;
 use crate::net::layer::Function;
 
 /// Why a node's results are not known.
@@ -34,6 +35,12 @@ pub enum Issue {
 impl From<String> for Issue {
     fn from(why: String) -> Self {
         Self::Wrong(why)
+    }
+}
+
+impl From<InvalidShape> for Issue {
+    fn from(why: InvalidShape) -> Self {
+        Self::Wrong(why.to_string())
     }
 }
 

@@ -91,7 +91,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
                     op.inputs.get(2).is_some_and(Option::is_some) || op.outputs.iter().any(|id| biased.contains(id));
                 Some((Layer::Linear(Linear { features, bias }), vec![rows(&read)?]))
             }
-            "Softmax" => Some((Layer::Softmax(Softmax { last: false }), vec![rows(&output)?])),
+            "Softmax" => Some((Layer::Softmax(Softmax::default()), vec![rows(&output)?])),
             "LayerNormalization" => {
                 let affine = op.inputs.get(1).is_some_and(Option::is_some);
                 Some((Layer::LayerNorm(LayerNorm { affine }), vec![rows(&output)?]))

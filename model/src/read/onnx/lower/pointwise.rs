@@ -1,6 +1,6 @@
 //! Layers that work element by element, and over rows.
 
-use super::{Issue, Lowering, Op, scope, shape};
+use super::{Issue, Lowering, Op, count, scope, shape};
 use crate::base::shape::product;
 use crate::net::layer::{
     Activation, Add, Cast, Copied, Dropout, Elementwise, Function, Gradient, Layer, LayerNorm, Multiply, PoolOp,
@@ -264,17 +264,18 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let axis = call.axis(call.int("axis").unwrap_or(if before_13 { 1 } else { -1 }), tensor.rank())?;
         let dims = self.dims(input)?;
         let channels = axis == 1 && tensor.rank() == 4 && !before_13;
-        let (seen, last) = match (channels, dims.len()) {
-            (true, 3) => (dims, false),
-            (false, 3) if axis + 1 == tensor.rank() => (dims, true),
-            _ if axis + 1 == tensor.rank() => (self.rows(input)?, false),
+        let over = |last, middle| Softmax { last, middle };
+        let (seen, softmax) = match (channels, dims.len()) {
+            (true, 3) => (dims, over(false, false)),
+            (false, 3) if axis + 1 == tensor.rank() => (dims, over(true, false)),
+            _ if axis + 1 == tensor.rank() => (self.rows(input)?, over(false, false)),
             _ => {
-                let length = tensor.dims[axis] as u64;
-                (vec![product(&dims) / length.max(1), length], false)
+                let (length, inner) = (tensor.dims[axis] as u64, count(&tensor.dims[axis + 1..]));
+                (vec![product(&dims) / length.saturating_mul(inner).max(1), length, inner], over(false, true))
             }
         };
         let from = self.seen(input, &seen)?;
-        let place = self.emit(op, Layer::Softmax(Softmax { last }), vec![from], &[])?;
+        let place = self.emit(op, Layer::Softmax(softmax), vec![from], &[])?;
         self.made(op, place)
     }
 

@@ -4,10 +4,11 @@ use super::pointwise::window_heads;
 use super::{Issue, Lowering, Op, Place, count};
 use crate::base::shape::product;
 use crate::net::layer::{
-    Attention, Cell, Conv2d, Copied, Elementwise, Embedding, Gradient, Groups, Layer, Linear, Matmul, Pair, Recurrent,
-    Reduce, Reshape, Rotary, ScoreBias, Slice, Softmax,
+    Attention, Cell, Conv2d, Elementwise, Embedding, Gradient, Groups, Layer, Linear, Matmul, Pair, Recurrent, Rotary,
+    ScoreBias, Slice, Softmax,
 };
 use crate::net::network::{Input, Source};
+use crate::net::written_out::{self, Operand, Sizes};
 use crate::read::onnx::graph::Id;
 use crate::read::onnx::infer;
 
@@ -120,7 +121,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let constant = Source::Input(self.inputs.len());
         self.inputs.push(Input { name, shape, symbols: vec![None; 3], integer: false });
         let from = vec![self.seen(x, &[stack, rows, k])?, constant];
-        let place = self.emit(op, Layer::Matmul(Matmul {}), from, &[])?;
+        let place = self.emit(op, Layer::Matmul(Matmul::default()), from, &[])?;
         self.made(op, place)
     }
 
@@ -133,7 +134,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             _ => (vec![stack, rows, k], vec![stack, k, n]),
         };
         let from = vec![self.seen(a, &left)?, self.seen(b, &right)?];
-        let place = self.emit(op, Layer::Matmul(Matmul {}), from, &[])?;
+        let place = self.emit(op, Layer::Matmul(Matmul::default()), from, &[])?;
         self.made(op, place)
     }
 
@@ -296,40 +297,34 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let [heads, tokens, d, keys, value_d] = sizes;
         let (q, k, v) = (self.activation(op, 0)?, self.activation(op, 1)?, self.activation(op, 2)?);
         let from = vec![self.seen(q, &[heads, tokens, d])?, self.seen(k, &[heads, d, keys])?];
-        let scores = self.emit(op, Layer::Matmul(Matmul {}), from, &[])?;
-        let weights = self.emit(op, Layer::Softmax(Softmax { last: true }), vec![scores.source], &[])?;
+        let scores = self.emit(op, Layer::Matmul(Matmul::default()), from, &[])?;
+        let weights = self.emit(op, Layer::Softmax(Softmax { last: true, middle: false }), vec![scores.source], &[])?;
         let from = vec![weights.source, self.seen(v, &[heads, keys, value_d])?];
-        let place = self.emit(op, Layer::Matmul(Matmul {}), from, &[])?;
+        let place = self.emit(op, Layer::Matmul(Matmul::default()), from, &[])?;
         self.made(op, place)
     }
 
-    /// Over more dimensions than a batch and heads PyTorch's function runs step by step: queries and keys by the root of the
-    /// factor, copies of what is not contiguous, two products, and a softmax that looks for rows that are all masked.
+    /// Over more dimensions than a batch and heads no fused kernel of PyTorch's takes the operands, which are copied.
     fn attention_of_many_dimensions(&mut self, op: &'g Op<'a>, sizes: [u64; 4]) -> Result<(), Issue> {
-        let [heads, tokens, d, keys] = sizes;
+        let [heads, tokens, dimension, keys] = sizes;
         let (q, k, v) = (self.activation(op, 0)?, self.activation(op, 1)?, self.activation(op, 2)?);
-        let rows = [heads, tokens, d];
-        let copy = |dims: [u64; 3]| {
-            Layer::Reshape(Reshape { shape: dims.iter().map(|&n| n as i64).collect(), copy: Copied::Always })
-        };
-        let mut operands = Vec::new();
-        for (id, from, to) in [(q, rows, rows), (k, [heads, keys, d], [heads, d, keys])] {
-            let seen = self.seen(id, &from)?;
-            let scale = Elementwise { gradient: Gradient::Scales, ..Elementwise::of(1, None) };
-            let scaled = self.emit(op, Layer::Elementwise(scale), vec![seen], &[])?;
-            operands.push(self.emit(op, copy(to), vec![scaled.source], &[])?.source);
+        let mut made: Vec<Place> = Vec::new();
+        for step in written_out::steps(Sizes { heads, tokens, keys, dimension, causal: false, copied: true })? {
+            let mut from = Vec::with_capacity(step.from.len());
+            for operand in &step.from {
+                from.push(match *operand {
+                    Operand::Query => self.seen(q, &[heads, tokens, dimension])?,
+                    Operand::Key => self.seen(k, &[heads, keys, dimension])?,
+                    Operand::Value => self.seen(v, &[heads, keys, dimension])?,
+                    Operand::Step(i) => made[i].source,
+                });
+            }
+            made.push(self.emit(op, step.layer, from, &[])?);
         }
-        let scores = self.emit(op, Layer::Matmul(Matmul {}), operands, &[])?;
-        let weights = self.emit(op, Layer::Softmax(Softmax { last: true }), vec![scores.source], &[])?;
-        let check = Elementwise { gradient: Gradient::Absent, ..Elementwise::of(1, None) };
-        let masked = self.emit(op, Layer::Elementwise(check), vec![scores.source], &[])?;
-        let all = self.emit(op, Layer::Reduce(Reduce::default()), vec![masked.source], &[])?;
-        let chosen =
-            self.emit(op, Layer::Elementwise(Elementwise::of(0, None)), vec![weights.source, all.source], &[])?;
-        let values = self.seen(v, &[heads, keys, d])?;
-        let values = self.emit(op, copy([heads, keys, d]), vec![values], &[])?;
-        let place = self.emit(op, Layer::Matmul(Matmul {}), vec![chosen.source, values.source], &[])?;
-        self.made(op, place)
+        match made.pop() {
+            Some(place) => self.made(op, place),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn rotary(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {

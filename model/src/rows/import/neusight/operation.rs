@@ -112,7 +112,8 @@ impl Dimensions {
             let batch = count(multiply(&[b, m])).ok_or("B x M is too large")?;
             Ok(Operation { name: "linear", case, batch, work, narrowest, layout: Some(Order::Tn), timings: 3 })
         } else {
-            let case = LayerCase { inputs: vec![shape(&[m, n])?, shape(&[n, k])?], layer: Layer::Matmul(Matmul {}) };
+            let case =
+                LayerCase { inputs: vec![shape(&[m, n])?, shape(&[n, k])?], layer: Layer::Matmul(Matmul::default()) };
             Ok(Operation { name: "bmm", case, batch: b, work, narrowest, layout: Some(Order::Nn), timings: 3 })
         }
     }
