@@ -72,6 +72,7 @@ impl Effort {
             narrow: 1.0,
             second: Seconds::ZERO,
             stalls: Seconds::ZERO,
+            waiting: Seconds::ZERO,
         };
         roofline.reference(EXPONENT, FLOOR) * self.factor
     }
