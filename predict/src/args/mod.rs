@@ -13,7 +13,7 @@ pub use serve::{ServeArgs, ServeOver};
 pub use several::{CompareArgs, SweepArgs, SweepFormat};
 pub use shared::OutputArgs;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// How long will a network take on a GPU, at which power, with how much energy?
 #[derive(Parser)]
@@ -55,6 +55,17 @@ const EXAMPLES: &str = "Examples:
   predict list nets                                      what --net knows; also: gpus, interconnects, frameworks, inputs, calibrations
   predict completions bash                               a completion script
   predict mcp                                            for assistants: a server of the Model Context Protocol on stdio";
+
+/// The command line of a program that is called so; its examples are to be typed as they stand.
+pub fn command(called: &'static str) -> clap::Command {
+    let command = Cli::command().name(called).after_help(as_called(EXAMPLES, called));
+    command.mut_subcommand("serve", |serve| serve.after_help(as_called(serve::EXAMPLES, called)))
+}
+
+/// A text that names the program, where that is called otherwise.
+pub fn as_called(text: &str, called: &str) -> String {
+    text.replace("predict ", &format!("{called} "))
+}
 
 #[derive(Subcommand)]
 pub enum Command {

@@ -7,7 +7,7 @@ mod serve;
 mod sweep;
 
 use crate::args::{
-    Cli, Command, CompareArgs, ConvertArgs, Counting, DescribeArgs, Listing, OutputArgs, PapersArgs, PlanArgs,
+    self, Cli, Command, CompareArgs, ConvertArgs, Counting, DescribeArgs, Listing, OutputArgs, PapersArgs, PlanArgs,
     PredictArgs, Target,
 };
 use crate::ask::{self, Answer, Generated, Papers};
@@ -15,7 +15,6 @@ use crate::failure::Failure;
 use crate::request::Request;
 use crate::session::Session;
 use anyhow::{Context as _, anyhow};
-use clap::CommandFactory;
 use joulecast_model::ask::capacity::PlanFile;
 use joulecast_model::base::order::sort_by;
 use joulecast_model::catalog;
@@ -37,10 +36,11 @@ use std::io::IsTerminal as _;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
-/// Runs a command line, which was typed as these words, and says how it ended.
-pub fn run(cli: Cli, typed: &[OsString]) -> Result<(), Failure> {
-    let line = command_line(typed);
-    joulecast_reports::made_by(format!("predict {}", crate::version()), line.clone());
+/// Runs a command line of a program that is called so, which was typed as these words, and says how it ended.
+pub fn run(cli: Cli, called: &'static str, typed: &[OsString]) -> Result<(), Failure> {
+    // A word that a shell would take apart is quoted.
+    let line = joulecast_reports::command_line(called, typed.iter().cloned());
+    joulecast_reports::made_by(format!("{called} {}", crate::version()), line.clone());
     // What was read goes with the process: taking it apart first would take a tenth of the time.
     let session = ManuallyDrop::new(Session::new());
     match cli.command {
@@ -55,13 +55,8 @@ pub fn run(cli: Cli, typed: &[OsString]) -> Result<(), Failure> {
         Some(Command::Papers(args)) => papers(&args),
         Some(Command::List(args)) => list(args.what),
         Some(Command::Mcp) => mcp::serve(&session),
-        Some(Command::Completions { shell }) => completions(shell),
+        Some(Command::Completions { shell }) => completions(shell, called),
     }
-}
-
-/// The command line as it was typed, for what it made; a word that a shell would take apart is quoted.
-fn command_line(typed: &[OsString]) -> String {
-    joulecast_reports::command_line("predict", typed.iter().cloned())
 }
 
 /// What is to be known of calibrations that were named, where the answer has no place for it.
@@ -308,8 +303,8 @@ fn list(what: Listing) -> Result<(), Failure> {
 }
 
 /// `predict completions`
-fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+fn completions(shell: clap_complete::Shell, called: &'static str) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "predict", &mut script);
+    clap_complete::generate(shell, &mut args::command(called), called, &mut script);
     OutputArgs::default().emit_bytes(&script)
 }
