@@ -123,6 +123,9 @@ fn hint(error: &clap::Error, words: &[std::ffi::OsString]) -> Option<String> {
         (ErrorKind::InvalidSubcommand, _) if is_network(wrong) => {
             Some(format!("A network is named with --net: predict --net {wrong} --gpu v100 --batch 64"))
         }
+        (ErrorKind::InvalidSubcommand, _) if wrong == "papers" && !cfg!(feature = "papers") => {
+            Some("It is in the program of the repository alone: cargo install --path predict".into())
+        }
         (ErrorKind::UnknownArgument, Some(command @ ("describe" | "convert" | "optimize"))) if is_network(wrong) => {
             Some(format!("A network is named with --net: predict {command} --net {wrong}"))
         }

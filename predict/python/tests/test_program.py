@@ -34,6 +34,9 @@ def test_it_ends_as_the_program_does() -> None:
     wrong = program("predict", "--net", "resnet5", "--gpu", "v100", "--batch", "1")
     assert wrong.returncode == 2 and "nearest: resnet50" in wrong.stderr and "Traceback" not in wrong.stderr
     assert program("prdict").returncode == 2
+    absent = program("papers")
+    assert absent.returncode == 2 and "cargo install --path predict" in absent.stderr
+    assert "papers" not in program("--help").stdout
     told = program("--help").stdout
     assert "joulecast host" in told and "Usage: joulecast" in told
 

@@ -1,13 +1,17 @@
 //! The command line as it is typed. What of it several commands take is written once, in `shared`.
 
 mod others;
+#[cfg(feature = "papers")]
+mod papers;
 mod predict;
 mod serve;
 mod shared;
 mod several;
 pub mod values;
 
-pub use others::{ConvertArgs, Counting, DescribeArgs, ListArgs, Listing, PapersArgs, PlanArgs, Target};
+pub use others::{ConvertArgs, Counting, DescribeArgs, ListArgs, Listing, PlanArgs, Target};
+#[cfg(feature = "papers")]
+pub use papers::PapersArgs;
 pub use predict::{OptimizeArgs, Over, PredictArgs};
 pub use serve::{ServeArgs, ServeOver};
 pub use several::{CompareArgs, SweepArgs, SweepFormat};
@@ -21,7 +25,6 @@ use clap::{CommandFactory as _, Parser, Subcommand};
     name = "predict",
     version = crate::version(),
     about,
-    after_help = EXAMPLES,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true
 )]
@@ -58,7 +61,9 @@ const EXAMPLES: &str = "Examples:
 
 /// The command line of a program that is called so; its examples are to be typed as they stand.
 pub fn command(called: &'static str) -> clap::Command {
-    let command = Cli::command().name(called).after_help(as_called(EXAMPLES, called));
+    let here = |line: &&str| cfg!(feature = "papers") || !line.contains("predict papers ");
+    let examples: Vec<&str> = EXAMPLES.lines().filter(here).collect();
+    let command = Cli::command().name(called).after_help(as_called(&examples.join("\n"), called));
     command.mut_subcommand("serve", |serve| serve.after_help(as_called(serve::EXAMPLES, called)))
 }
 
@@ -85,6 +90,7 @@ pub enum Command {
     /// A network in another format: a file of one's own to edit, or ONNX
     Convert(ConvertArgs),
     /// What papers printed of whole networks, beside predictions
+    #[cfg(feature = "papers")]
     Papers(PapersArgs),
     /// What is built in
     List(ListArgs),

@@ -2,15 +2,17 @@
 
 mod mcp;
 mod optimize;
+#[cfg(feature = "papers")]
+mod papers;
 mod progress;
 mod serve;
 mod sweep;
 
 use crate::args::{
-    self, Cli, Command, CompareArgs, ConvertArgs, Counting, DescribeArgs, Listing, OutputArgs, PapersArgs, PlanArgs,
-    PredictArgs, Target,
+    self, Cli, Command, CompareArgs, ConvertArgs, Counting, DescribeArgs, Listing, OutputArgs, PlanArgs, PredictArgs,
+    Target,
 };
-use crate::ask::{self, Answer, Generated, Papers};
+use crate::ask::{self, Answer, Generated};
 use crate::failure::Failure;
 use crate::request::Request;
 use crate::session::Session;
@@ -24,7 +26,6 @@ use joulecast_model::step::predictor::NetworkPrediction;
 use joulecast_model::step::training::Training;
 use joulecast_reports::export::{Export as _, ExportError, Format};
 use joulecast_reports::fleet::FIGURE_NAMES;
-use joulecast_reports::papers::Beside;
 use joulecast_reports::prediction::{Asked, Shown};
 use joulecast_reports::table::Table;
 use joulecast_reports::verdict::Verdict;
@@ -52,7 +53,8 @@ pub fn run(cli: Cli, called: &'static str, typed: &[OsString]) -> Result<(), Fai
         Some(Command::Plan(args)) => plan(&session, &args, line),
         Some(Command::Describe(args)) => describe(&session, &args),
         Some(Command::Convert(args)) => convert(&session, &args),
-        Some(Command::Papers(args)) => papers(&args),
+        #[cfg(feature = "papers")]
+        Some(Command::Papers(args)) => papers::papers(&args),
         Some(Command::List(args)) => list(args.what),
         Some(Command::Mcp) => mcp::serve(&session),
         Some(Command::Completions { shell }) => completions(shell, called),
@@ -259,32 +261,6 @@ fn convert(session: &Session, args: &ConvertArgs) -> Result<(), Failure> {
         ));
     }
     args.output.emit_bytes(&bytes)
-}
-
-/// `predict papers`
-fn papers(args: &PapersArgs) -> Result<(), Failure> {
-    args.output.check([])?;
-    let asked = Papers {
-        keys: args.paper.clone(),
-        framework: args.framework.clone(),
-        newest_library: args.newest,
-        calibrations: args.calibrations.clone(),
-    };
-    let (compared, comparison) = ask::papers(&asked)?;
-    let (papers, command) = (compared.iter().collect::<Vec<_>>(), papers_line(args));
-    let beside = Beside { papers: &papers, comparison: &comparison, command: &command, rows: args.rows };
-    args.output.export(&beside, args.format)
-}
-
-/// The command line that makes the same page of papers.
-fn papers_line(args: &PapersArgs) -> String {
-    let mut words = vec!["predict papers".to_string()];
-    words.extend(args.paper.iter().map(|key| format!("--paper {key}")));
-    words.extend(args.framework.iter().map(|name| format!("--framework {name}")));
-    words.extend(args.calibrations.iter().map(|_| "--calibrations DIR".to_string()));
-    words.extend(args.newest.then(|| "--newest".to_string()));
-    words.push("--format markdown".into());
-    words.join(" ")
 }
 
 /// `predict list`
