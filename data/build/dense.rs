@@ -1,7 +1,7 @@
 //! Lays a packed file out ([`crate::dense`]).
 
 use crate::dense::{NAMED, packed, stream};
-use crate::form::{count, tag};
+use crate::form::{FAR, LONG, SPLIT, count, tag};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -133,13 +133,42 @@ impl<'f> Writer<'f> {
                 }
                 Some(())
             }
-            tag::TREE => {
-                let length = self.copied(stream::ENTRIES)?;
-                let nodes = self.take(usize::try_from(length).ok()?)?;
-                self.streams[stream::TREES].extend(nodes);
-                Some(())
-            }
+            tag::TREE => self.tree(),
             _ => None,
         }
+    }
+
+    fn tree(&mut self) -> Option<()> {
+        self.grouped()?;
+        let engines = self.copied(stream::ENGINES)?;
+        let numbers = self.take(usize::try_from(engines).ok()?.checked_mul(2)?)?;
+        self.streams[stream::ENGINES].extend(numbers);
+        // The first byte of each node, and what else is kept of it.
+        let mut nodes: Vec<(u8, &[u8])> = Vec::new();
+        let (mut open, mut splits) = (1, 0);
+        while open > 0 {
+            let head = self.byte()?;
+            if head & SPLIT == 0 {
+                nodes.push((head, self.take(usize::from(head >= FAR))?));
+                open -= 1;
+                continue;
+            }
+            if head & LONG != 0 {
+                self.grouped()?;
+            }
+            let from = self.rest;
+            if self.grouped()?.1 == 0 {
+                self.take(8)?;
+            }
+            nodes.push((head & !LONG, &from[..from.len() - self.rest.len()]));
+            (open, splits) = (open + 1, splits + 1);
+        }
+        count(splits, &mut self.streams[stream::ENTRIES]);
+        for (head, rest) in nodes.into_iter().rev() {
+            self.streams[stream::HEADS].push(head);
+            let to = if head & SPLIT == 0 { stream::FAR } else { stream::VALUES + usize::from(head & !SPLIT) };
+            self.streams[to].extend(rest);
+        }
+        Some(())
     }
 }

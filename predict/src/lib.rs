@@ -53,26 +53,28 @@ pub fn main() -> std::process::ExitCode {
 
 /// The program as something else starts it: how it is called there, and the words behind that. Its exit status.
 #[cfg(feature = "program")]
-pub fn program(called: &str, words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
-    use clap::Parser;
+pub fn program(called: &'static str, words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
+    use clap::FromArgMatches as _;
     use joulecast_reports::{exit, say};
     use std::ffi::OsString;
     let mut words: Vec<OsString> = words.into_iter().collect();
     words.extend(form_of_file(&words));
     let asked = load::served(&words);
     let line = std::iter::once(OsString::from(called)).chain(asked.as_ref().unwrap_or(&words).iter().cloned());
-    let cli = match args::Cli::try_parse_from(line) {
+    let mut command = args::command(called);
+    let parsed = command.try_get_matches_from_mut(line).and_then(|matches| args::Cli::from_arg_matches(&matches));
+    let cli = match parsed.map_err(|e| e.format(&mut command)) {
         Ok(cli) => cli,
         // Help is no error.
         Err(e) => {
             let _ = e.print();
             if let Some(hint) = hint(&e, &words) {
-                say(format_args!("{hint}"));
+                say(args::as_called(&hint, called));
             }
             return u8::try_from(e.exit_code()).unwrap_or(exit::USAGE);
         }
     };
-    let Err(failure) = run::run(cli, &words) else { return 0 };
+    let Err(failure) = run::run(cli, called, &words) else { return 0 };
     say(format_args!("error: {failure}"));
     match failure {
         Failure::Usage(_) => exit::USAGE,
@@ -120,6 +122,9 @@ fn hint(error: &clap::Error, words: &[std::ffi::OsString]) -> Option<String> {
     match (error.kind(), command) {
         (ErrorKind::InvalidSubcommand, _) if is_network(wrong) => {
             Some(format!("A network is named with --net: predict --net {wrong} --gpu v100 --batch 64"))
+        }
+        (ErrorKind::InvalidSubcommand, _) if wrong == "papers" && !cfg!(feature = "papers") => {
+            Some("It is in the program of the repository alone: cargo install --path predict".into())
         }
         (ErrorKind::UnknownArgument, Some(command @ ("describe" | "convert" | "optimize"))) if is_network(wrong) => {
             Some(format!("A network is named with --net: predict {command} --net {wrong}"))

@@ -12,11 +12,12 @@ use crate::warnings::words;
 use joulecast_model::step::generation::Generation;
 use joulecast_model::step::predictor::NetworkPrediction;
 
-/// Twice the class: notebooks align all cells to the right by rules of their own.
+/// Twice the class: notebooks align all cells to the right and wrap aligned text by rules of their own.
 const STYLE: &str = "\
 .joulecast table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums;margin:.4rem 0}\
 .joulecast.joulecast tr>*{padding:.2rem .6rem;text-align:left;white-space:nowrap}\
-.joulecast.joulecast tr>.number{text-align:right}.joulecast pre{overflow-x:auto}\
+.joulecast.joulecast tr>.number{text-align:right}\
+.joulecast.joulecast pre{font:.8rem/1.4 monospace;white-space:pre;overflow-x:auto}\
 .joulecast figure{margin:.6rem 0;overflow-x:auto}.joulecast .scroll{overflow-x:auto}";
 
 fn part(title: &str, below: &str, body: &str) -> String {
@@ -86,6 +87,10 @@ mod tests {
     fn a_report_is_shown_as_it_is() {
         let html = text("5 < 6\n\na  b\n1  2\n", Some("<svg></svg>"));
         assert!(html.starts_with("<div class=\"joulecast\"><style>") && html.ends_with("</div>\n"));
+        assert!(
+            html.contains("pre{font:.8rem/1.4 monospace;white-space:pre;"),
+            "columns stay below each other: {html}"
+        );
         assert!(html.contains("<strong>5 &lt; 6</strong>") && html.contains("<pre>a  b\n1  2\n</pre>"), "{html}");
         assert!(html.contains("<figure>\n<svg></svg></figure>") && !html.contains("<script"), "{html}");
     }

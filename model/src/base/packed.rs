@@ -148,7 +148,8 @@ impl<'f, 'd> Packed<'f, 'd> {
         Ok(*head)
     }
 
-    #[inline]
+    // Once for all structures, as are those below: each of them has hundreds of places that read so.
+    #[inline(never)]
     fn count(&mut self) -> Result<u64, Error> {
         if let Some((&small, rest)) = self.rest.split_first()
             && small < 0x80
@@ -167,7 +168,7 @@ impl<'f, 'd> Packed<'f, 'd> {
         Err(damaged())
     }
 
-    #[inline]
+    #[inline(never)]
     fn string(&mut self) -> Result<&'f str, Error> {
         let position = self.count()? as usize;
         self.strings.get(position).copied().ok_or_else(damaged)
@@ -183,7 +184,7 @@ impl<'f, 'd> Packed<'f, 'd> {
     }
 
     /// The values within a list, or the entries within a table.
-    #[inline]
+    #[inline(never)]
     fn entries(&mut self) -> Result<Entries<'f, 'd>, Error> {
         let mut inside = Self { rest: self.framed()?, ..*self };
         let left = inside.count()? as usize;
@@ -278,14 +279,14 @@ impl<'f, 'd> Packed<'f, 'd> {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn integer(&mut self) -> Result<i64, Error> {
         let packed = self.count()?;
         let number = i64::try_from(packed >> 1).map_err(|_| damaged())?;
         Ok(if packed & 1 == 1 { -number } else { number })
     }
 
-    #[inline]
+    #[inline(never)]
     fn decimal(&mut self) -> Result<f64, Error> {
         Ok(from_few_digits(u32::from_le_bytes(self.bytes()?)))
     }

@@ -59,6 +59,15 @@ __all__ = [
 ]
 
 _NAMES = {"power_limit": "power-cap"}
+# Options of the command line that mean nothing to a function, and what stands for them. They would be passed over in silence.
+_WRITTEN = "results are values: to_json(), to_dict(), to_pylist(), plot() and tables"
+_NOT_HERE = {
+    **dict.fromkeys(("figure", "figures", "force", "format", "help", "new", "output", "quiet", "resume", "version"), _WRITTEN),
+    "counting": "the command line alone counts as papers do",
+    "layers": "the layers of a result are its .layers",
+    "layouts": "that is layouts()",
+    "power_cap": "that is power_limit",
+}
 
 
 def _value(value: Any, name: str) -> str:
@@ -79,18 +88,30 @@ def _value(value: Any, name: str) -> str:
     return str(value)
 
 
+def _one(gpu: Any) -> None:
+    """Refuses several GPUs, and what names none."""
+    if gpu is not None and not isinstance(gpu, (str, os.PathLike)):
+        raise TypeError(f"gpu is one name or file, not {type(gpu).__name__}: compare() and sweep() take several")
+
+
 def _words(options: Mapping[str, Any]) -> List[str]:
     """Options by name as the words of a command line: what is None or False is left out, True is the bare option."""
     words: List[str] = []
     for name, value in options.items():
         if value is None or value is False:
             continue
+        if name in _NOT_HERE:
+            raise TypeError(f"there is no option {name} here: {_NOT_HERE[name]}")
         option = "--" + _NAMES.get(name, name).replace("_", "-")
         if name == "inputs":
             if not isinstance(value, _Mapping):
                 raise TypeError(f"inputs are shapes by name, as in {{'x': (3, 224, 224)}}, not {type(value).__name__}")
             for each, shape in value.items():
-                words += ["--input", f"{each}={'x'.join(str(int(size)) for size in shape)}"]
+                try:
+                    sizes = "x".join(str(int(size)) for size in shape)
+                except (TypeError, ValueError):
+                    raise TypeError(f"the shape of {each} is whole numbers, as in (3, 224, 224), not {shape!r}") from None
+                words += ["--input", f"{each}={sizes}"]
         elif value is True:
             words.append(option)
         else:
@@ -106,6 +127,8 @@ _WORDS: Dict[Any, List[str]] = {}
 def _mode(mode: Optional[str], training: Optional[bool]) -> Optional[str]:
     if training is None:
         return mode
+    if training not in (True, False):
+        raise TypeError(f"training is True or False, not {training!r}; of both: mode=[\"inference\", \"training\"] of a sweep")
     said = "training" if training else "inference"
     if mode is not None and mode != said:
         raise ValueError(f"mode={mode!r} and training={training} contradict each other")
@@ -130,7 +153,7 @@ def load(net: _Net, *, example_inputs: Any = None, name: Optional[str] = None) -
     if held is not None:
         return held
     ending = os.path.splitext(typed)[1].lower().lstrip(".")
-    if ending not in ("onnx", "prototxt", "json", "toml") or not os.path.exists(typed):
+    if ending not in ("onnx", "prototxt", "json", "toml"):
         raise TypeError(f"{typed!r} is a name, which needs no load(), or no file of a network (.toml, .onnx, .prototxt, .json)")
     with open(typed, "rb") as file:
         content = file.read()
@@ -186,6 +209,7 @@ def predict(
         except TypeError:
             key = None
     if words is None:
+        _one(gpu)
         asked = {
             "net": typed,
             "gpu": gpu,
@@ -221,7 +245,8 @@ def layouts(
     True
     """
     typed, held = _resolve(net)
-    words = _words({"net": typed, "gpu": gpu, "batch": 1, "layouts": True, **options})
+    _one(gpu)
+    words = [*_words({"net": typed, "gpu": gpu, "batch": 1, **options}), "--layouts"]
     result = _joulecast.layouts(words, batch, power_limit, clock)
     del held
     return result
@@ -310,6 +335,9 @@ def optimize(net: _Nets, gpu: str, *, batch: int = 1, training: Optional[bool] =
     >>> sum(point["best"] for point in points)
     1
     """
+    _one(gpu)
+    if not options.keys().isdisjoint(("prompt", "answer", "trace")):
+        raise TypeError('of a language model under a load serve() finds the setting: over=["cap", "layout"], objective="energy"')
     words, held = _many(net, gpu, {"batch": batch, **options}, training)
     result = _joulecast.optimize(words)
     del held
@@ -325,6 +353,7 @@ def serve(net: _Net, gpu: str, **options: Any) -> Answer:
     200
     """
     typed, held = _resolve(net)
+    _one(gpu)
     result = _joulecast.serve(_words({"net": typed, "gpu": gpu, **options}))
     del held
     return result

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
     from typing import Union
 
 
@@ -22,7 +23,10 @@ class Figure:
         return self._svg
 
     def save(self, path: Union[str, os.PathLike[str]]) -> None:
-        """Writes the drawing to a file, over what is there."""
+        """Writes the drawing to a file, over what is there. Raises ValueError for names of other kinds of files than .svg."""
+        ending = os.path.splitext(os.fspath(path))[1].lower()
+        if ending not in ("", ".svg"):
+            raise ValueError(f"figures are SVG: a name that ends in .svg, not in {ending}")
         with open(path, "w", encoding="utf-8") as file:
             file.write(self._svg)
 

@@ -53,6 +53,8 @@ class Table:
     def column_names(self) -> List[str]:
         """Names of its columns."""
     def __len__(self) -> int: ...
+    def __getitem__(self, row: int, /) -> Dict[str, Any]:
+        """A row as a dictionary; below zero from the end on."""
     def to_pylist(self, limit: Optional[int] = None) -> List[Dict[str, Any]]:
         """A dictionary for each row."""
     def __arrow_c_stream__(self, requested_schema: Optional[Any] = None) -> CapsuleType:

@@ -23,6 +23,11 @@ fn named(text: &str) -> String {
                 name + &rest[end..]
             }
         };
+    // What was read from memory has no folder: its name says what it is.
+    let word = |text: &str| match text.strip_prefix("memory:").and_then(|rest| rest.split_once('/')) {
+        Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => rest.to_string(),
+        _ => word(text),
+    };
     // A quote may stand before it.
     let quoted = |part: &str| match part.strip_prefix('\'') {
         Some(rest) => format!("'{}", word(rest)),
@@ -33,9 +38,42 @@ fn named(text: &str) -> String {
     text.replace("`predict list nets`", "joulecast.nets()").replace("`predict list gpus`", "joulecast.gpus()")
 }
 
+/// What clap says of options in the words of Python: without the kind of value, of which the text behind tells more.
+fn pythonic(text: &str) -> String {
+    if !["invalid value '", "the argument '", MISSING, UNEXPECTED].iter().any(|begin| text.starts_with(begin)) {
+        return text.to_string();
+    }
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        // `'precision <PRECISION>'`, `dataset_size <N>`
+        let is_kind = word.strip_prefix('<').and_then(|rest| rest.split_once('>'));
+        match (is_kind, words.last_mut()) {
+            (Some((_, rest)), Some(option)) => option.push_str(rest),
+            _ => words.push(word.to_string()),
+        }
+    }
+    let text = words.join(" ");
+    if let Some(missing) = text.strip_prefix(MISSING) {
+        return format!("{MISSES}{}", missing.trim().replace(' ', ", "));
+    }
+    match text.strip_prefix(UNEXPECTED).and_then(|rest| rest.split_once("' found")) {
+        None => text,
+        Some((option, tip)) => {
+            let nearest = tip.split('\'').nth(1).map_or(String::new(), |near| format!("; nearest: {near}"));
+            format!("{UNKNOWN}{option}{nearest}")
+        }
+    }
+}
+
+/// How clap begins what it says of options that are missing, and of those that there are not; and how it is said here.
+const MISSING: &str = "the following required arguments were not provided:";
+const MISSES: &str = "missing: ";
+const UNEXPECTED: &str = "unexpected argument '";
+const UNKNOWN: &str = "there is no option ";
+
 /// A failure in words, options as Python writes them.
 pub fn error_text(failure: &Failure) -> String {
-    named(&failure.to_string())
+    pythonic(&named(&failure.to_string()))
 }
 
 /// A failure as an exception.
@@ -50,7 +88,7 @@ pub fn error(failure: Failure) -> PyErr {
     if why.chain().any(|e| e.downcast_ref::<std::io::Error>().is_some_and(absent)) {
         return PyFileNotFoundError::new_err(text);
     }
-    if text.starts_with("unexpected argument") {
+    if text.starts_with(UNKNOWN) || text.starts_with(MISSES) {
         return PyTypeError::new_err(text);
     }
     PyValueError::new_err(text)

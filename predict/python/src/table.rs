@@ -5,7 +5,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList};
 use std::sync::Arc;
@@ -33,6 +33,14 @@ impl Table {
     pub fn of<'a>(objects: impl IntoIterator<Item = &'a serde_json::Value>) -> PyResult<Self> {
         let batch = crate::rows::batch(objects).map_err(|e| PyValueError::new_err(e.to_string()))?;
         Ok(Self { schema: batch.schema(), batches: vec![batch] })
+    }
+
+    fn row<'py>(&self, py: Python<'py>, batch: &RecordBatch, row: usize) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
+            dict.set_item(field.name(), cell(py, column, row)?)?;
+        }
+        Ok(dict)
     }
 
     fn count(&self) -> usize {
@@ -79,6 +87,19 @@ impl Table {
         self.count()
     }
 
+    /// A row as a dictionary; below zero from the end on.
+    fn __getitem__<'py>(&self, py: Python<'py>, row: isize) -> PyResult<Bound<'py, PyDict>> {
+        let place = if row < 0 { self.count().checked_add_signed(row) } else { usize::try_from(row).ok() };
+        let mut left = place.unwrap_or(usize::MAX);
+        for batch in &self.batches {
+            if left < batch.num_rows() {
+                return self.row(py, batch, left);
+            }
+            left -= batch.num_rows();
+        }
+        Err(PyIndexError::new_err(format!("the table has {} rows, and none is {row}", self.count())))
+    }
+
     /// A dictionary for each row.
     #[pyo3(signature = (limit=None))]
     fn to_pylist<'py>(&self, py: Python<'py>, limit: Option<usize>) -> PyResult<Bound<'py, PyList>> {
@@ -88,11 +109,7 @@ impl Table {
                 if limit.is_some_and(|most| list.len() >= most) {
                     return Ok(list);
                 }
-                let dict = PyDict::new(py);
-                for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
-                    dict.set_item(field.name(), cell(py, column, row)?)?;
-                }
-                list.append(dict)?;
+                list.append(self.row(py, batch, row)?)?;
             }
         }
         Ok(list)

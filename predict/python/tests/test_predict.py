@@ -83,7 +83,7 @@ def test_what_is_wrong_is_said_as_python_people_expect() -> None:
         jc.predict("resnet50", "v100", colour="red")
     with pytest.raises(ValueError, match="contradict"):
         jc.predict("resnet50", "v100", mode="inference", training=True)
-    with pytest.raises(ValueError, match="^which GPU|gpu"):
+    with pytest.raises(TypeError, match="^missing: gpu$"):
         jc.predict("resnet50")
     with pytest.raises(FileNotFoundError, match="none.toml"):
         jc.predict("./none.toml", "v100")
@@ -122,6 +122,48 @@ def test_several_values_come_from_anything_that_has_them() -> None:
         jc.compare("alexnet", [], batch=1)
 
 
+def test_options_that_mean_nothing_here_are_refused() -> None:
+    for ask, option, instead in (
+        (lambda **o: jc.predict("vgg16", "v100", **o), "power_cap", "that is power_limit"),
+        (lambda **o: jc.sweep("vgg16", "v100", **o), "power_cap", "that is power_limit"),
+        (lambda **o: jc.predict("llama3_8b", "h100", **o), "layouts", "that is layouts"),
+        (lambda **o: jc.predict("vgg16", "v100", **o), "layers", "are its .layers"),
+        (lambda **o: jc.predict("vgg16", "v100", **o), "format", "results are values"),
+        (lambda **o: jc.sweep("vgg16", "v100", **o), "output", "results are values"),
+        (lambda **o: jc.predict("vgg16", "v100", **o), "help", "results are values"),
+    ):
+        with pytest.raises(TypeError, match=f"^there is no option {option} here: .*{instead}"):
+            ask(**{option: 150})
+
+
+def test_what_is_wrong_in_options_is_said_in_the_words_of_python() -> None:
+    with pytest.raises(TypeError, match="^there is no option precison; nearest: precision$"):
+        jc.predict("vgg16", "v100", precison="fp16")
+    with pytest.raises(ValueError, match="^invalid value '16' for 'precision': must be one of fp32"):
+        jc.predict("vgg16", "v100", precision=16)
+    with pytest.raises(TypeError, match="^missing: prompt, answer$"):
+        jc.serve("llama3_8b", "h100", rate=2)
+    with pytest.raises(ValueError, match="^the argument 'rate' cannot be used with 'concurrency'$"):
+        jc.serve("llama3_8b", "h100", rate=2, concurrency=2, prompt=16, answer=16)
+    with pytest.raises(ValueError, match="^invalid value '1,2' for 'shard': a part of so many, as in 1/4$"):
+        jc.sweep("vgg16", "v100", shard=(1, 2))
+    for training in ("no", [True, False], 2):
+        with pytest.raises(TypeError, match="^training is True or False, not "):
+            jc.predict("vgg16", "v100", training=training)
+    for shape in (320, ("a", 1), None):
+        with pytest.raises(TypeError, match=r"^the shape of image is whole numbers, as in \(3, 224, 224\), not "):
+            jc.predict("vgg16", "v100", inputs={"image": shape})
+    for one in (jc.predict, jc.optimize, jc.serve, jc.layouts):
+        with pytest.raises(TypeError, match="^gpu is one name or file, not list: "):
+            one("vgg16", ["v100", "t4"])
+    with pytest.raises(FileNotFoundError, match="none.onnx"):
+        jc.load("none.onnx")
+    with pytest.raises(ValueError, match="^mine/config.json: vocab_size is missing$"):
+        jc.load({"model_type": "llama"}, name="mine")
+    with pytest.raises(TypeError, match=r"serve\(\) finds the setting"):
+        jc.optimize("llama3_8b", "h100", prompt=128, answer=32, tpot="50ms")
+
+
 def test_what_has_no_names_and_what_draws_no_bar_is_refused() -> None:
     with pytest.raises(TypeError, match="^inputs are shapes by name"):
         jc.predict("resnet50", "v100", inputs=3)  # type: ignore[arg-type]
@@ -148,6 +190,9 @@ def test_a_figure_is_saved(tmp_path) -> None:  # type: ignore[no-untyped-def]
     figure = jc.predict("vgg16", "v100", batch=64).plot()
     figure.save(tmp_path / "vgg16.svg")
     assert (tmp_path / "vgg16.svg").read_text().startswith("<svg") and figure._repr_svg_() == figure.svg
+    with pytest.raises(ValueError, match="^figures are SVG: .* not in .png$"):
+        figure.save(tmp_path / "vgg16.png")
+    assert not (tmp_path / "vgg16.png").exists()
 
 
 def test_threads_predict_side_by_side() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import joulecast
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -31,9 +33,27 @@ def test_it_is_the_program() -> None:
 def test_it_ends_as_the_program_does() -> None:
     wrong = program("predict", "--net", "resnet5", "--gpu", "v100", "--batch", "1")
     assert wrong.returncode == 2 and "nearest: resnet50" in wrong.stderr and "Traceback" not in wrong.stderr
-    assert program("prdict").returncode == 2 and program("--version").returncode == 0
+    assert program("prdict").returncode == 2
+    absent = program("papers")
+    assert absent.returncode == 2 and "cargo install --path predict" in absent.stderr
+    assert "papers" not in program("--help").stdout
     told = program("--help").stdout
     assert "joulecast host" in told and "Usage: joulecast" in told
+
+
+def test_it_is_called_joulecast() -> None:
+    command = Path(sys.executable).with_name("joulecast" + (".exe" if os.name == "nt" else ""))
+    called = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout
+    assert called.startswith(f"joulecast {joulecast.__version__} (") and "data " in called and called.count("\n") == 1
+    assert program("--version").stdout == called == program("predict", "--version").stdout
+    # Examples and hints are to be typed as they stand.
+    for words in (["--help"], ["serve", "--help"]):
+        told = program(*words).stdout
+        assert "\n  joulecast serve --net" in told and "\n  predict " not in told, words
+    assert "joulecast list gpus" in program("--net", "resnet50").stderr
+    page = program("compare", "--net", "lenet5", "--gpu", "v100", "--batch", "1", "--format", "html").stdout
+    assert f"by {called[:9 + len(joulecast.__version__) + 1]}" in page and "joulecast compare --net lenet5" in page
+    assert "complete -F _joulecast" in program("completions", "bash").stdout
 
 
 def test_the_host_of_this_machine_is_kept_as_calibrate_keeps_it(tmp_path: Path) -> None:

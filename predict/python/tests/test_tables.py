@@ -203,3 +203,12 @@ def test_polars_reads_them() -> None:
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame(jc.sweep("alexnet", "v100", batch=range(1, 100), clock=range(800, 1400, 5)))
     assert frame.height == 99 * 120 and frame["network"].unique().to_list() == ["alexnet"]
+
+
+def test_rows_are_read_one_by_one() -> None:
+    table = jc.sweep("lenet5", ["v100", "t4"], batch=[1, 2])
+    assert [table[i] for i in range(4)] == list(table) == table.to_pylist()
+    assert table[-1] == table[3] and table[-4] == table[0]
+    for row in (4, -5):
+        with pytest.raises(IndexError, match=f"^the table has 4 rows, and none is {row}$"):
+            table[row]

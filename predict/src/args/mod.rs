@@ -1,19 +1,23 @@
 //! The command line as it is typed. What of it several commands take is written once, in `shared`.
 
 mod others;
+#[cfg(feature = "papers")]
+mod papers;
 mod predict;
 mod serve;
 mod shared;
 mod several;
 pub mod values;
 
-pub use others::{ConvertArgs, Counting, DescribeArgs, ListArgs, Listing, PapersArgs, PlanArgs, Target};
+pub use others::{ConvertArgs, Counting, DescribeArgs, ListArgs, Listing, PlanArgs, Target};
+#[cfg(feature = "papers")]
+pub use papers::PapersArgs;
 pub use predict::{OptimizeArgs, Over, PredictArgs};
 pub use serve::{ServeArgs, ServeOver};
 pub use several::{CompareArgs, SweepArgs, SweepFormat};
 pub use shared::OutputArgs;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// How long will a network take on a GPU, at which power, with how much energy?
 #[derive(Parser)]
@@ -21,7 +25,6 @@ use clap::{Parser, Subcommand};
     name = "predict",
     version = crate::version(),
     about,
-    after_help = EXAMPLES,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true
 )]
@@ -56,6 +59,19 @@ const EXAMPLES: &str = "Examples:
   predict completions bash                               a completion script
   predict mcp                                            for assistants: a server of the Model Context Protocol on stdio";
 
+/// The command line of a program that is called so; its examples are to be typed as they stand.
+pub fn command(called: &'static str) -> clap::Command {
+    let here = |line: &&str| cfg!(feature = "papers") || !line.contains("predict papers ");
+    let examples: Vec<&str> = EXAMPLES.lines().filter(here).collect();
+    let command = Cli::command().name(called).after_help(as_called(&examples.join("\n"), called));
+    command.mut_subcommand("serve", |serve| serve.after_help(as_called(serve::EXAMPLES, called)))
+}
+
+/// A text that names the program, where that is called otherwise.
+pub fn as_called(text: &str, called: &str) -> String {
+    text.replace("predict ", &format!("{called} "))
+}
+
 #[derive(Subcommand)]
 pub enum Command {
     /// The clock, power limit and batch with the least energy, time or product of them; with --prompt and --answer, of a
@@ -74,6 +90,7 @@ pub enum Command {
     /// A network in another format: a file of one's own to edit, or ONNX
     Convert(ConvertArgs),
     /// What papers printed of whole networks, beside predictions
+    #[cfg(feature = "papers")]
     Papers(PapersArgs),
     /// What is built in
     List(ListArgs),

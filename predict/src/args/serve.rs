@@ -13,7 +13,7 @@ use joulecast_reports::export::{Format, format_of};
 use joulecast_reports::serving::Served;
 use std::path::PathBuf;
 
-const EXAMPLES: &str = "Examples:
+pub(super) const EXAMPLES: &str = "Examples:
   predict serve --net llama3_8b --gpu h100 --rate 4 --prompt 1024 --answer 256
   predict serve --net llama3_8b --gpu h100 --ttft 500ms --tpot 50ms --prompt 512..1536 --answer lognormal:256:0.5
   predict serve --net llama3_8b --gpu h100 --ttft 500ms --tpot 50ms --prompt 1024 --answer 256 --over cap
@@ -25,7 +25,6 @@ const EXAMPLES: &str = "Examples:
   predict serve --net llama3_8b --gpu a100-sxm4-80gb --trace requests.csv    with the columns time,prompt,answer";
 
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
     #[command(flatten)]
     net: NetArgs,

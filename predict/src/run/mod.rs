@@ -2,20 +2,21 @@
 
 mod mcp;
 mod optimize;
+#[cfg(feature = "papers")]
+mod papers;
 mod progress;
 mod serve;
 mod sweep;
 
 use crate::args::{
-    Cli, Command, CompareArgs, ConvertArgs, Counting, DescribeArgs, Listing, OutputArgs, PapersArgs, PlanArgs,
-    PredictArgs, Target,
+    self, Cli, Command, CompareArgs, ConvertArgs, Counting, DescribeArgs, Listing, OutputArgs, PlanArgs, PredictArgs,
+    Target,
 };
-use crate::ask::{self, Answer, Generated, Papers};
+use crate::ask::{self, Answer, Generated};
 use crate::failure::Failure;
 use crate::request::Request;
 use crate::session::Session;
 use anyhow::{Context as _, anyhow};
-use clap::CommandFactory;
 use joulecast_model::ask::capacity::PlanFile;
 use joulecast_model::base::order::sort_by;
 use joulecast_model::catalog;
@@ -25,7 +26,6 @@ use joulecast_model::step::predictor::NetworkPrediction;
 use joulecast_model::step::training::Training;
 use joulecast_reports::export::{Export as _, ExportError, Format};
 use joulecast_reports::fleet::FIGURE_NAMES;
-use joulecast_reports::papers::Beside;
 use joulecast_reports::prediction::{Asked, Shown};
 use joulecast_reports::table::Table;
 use joulecast_reports::verdict::Verdict;
@@ -37,10 +37,11 @@ use std::io::IsTerminal as _;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
-/// Runs a command line, which was typed as these words, and says how it ended.
-pub fn run(cli: Cli, typed: &[OsString]) -> Result<(), Failure> {
-    let line = command_line(typed);
-    joulecast_reports::made_by(format!("predict {}", crate::version()), line.clone());
+/// Runs a command line of a program that is called so, which was typed as these words, and says how it ended.
+pub fn run(cli: Cli, called: &'static str, typed: &[OsString]) -> Result<(), Failure> {
+    // A word that a shell would take apart is quoted.
+    let line = joulecast_reports::command_line(called, typed.iter().cloned());
+    joulecast_reports::made_by(format!("{called} {}", crate::version()), line.clone());
     // What was read goes with the process: taking it apart first would take a tenth of the time.
     let session = ManuallyDrop::new(Session::new());
     match cli.command {
@@ -52,16 +53,12 @@ pub fn run(cli: Cli, typed: &[OsString]) -> Result<(), Failure> {
         Some(Command::Plan(args)) => plan(&session, &args, line),
         Some(Command::Describe(args)) => describe(&session, &args),
         Some(Command::Convert(args)) => convert(&session, &args),
-        Some(Command::Papers(args)) => papers(&args),
+        #[cfg(feature = "papers")]
+        Some(Command::Papers(args)) => papers::papers(&args),
         Some(Command::List(args)) => list(args.what),
         Some(Command::Mcp) => mcp::serve(&session),
-        Some(Command::Completions { shell }) => completions(shell),
+        Some(Command::Completions { shell }) => completions(shell, called),
     }
-}
-
-/// The command line as it was typed, for what it made; a word that a shell would take apart is quoted.
-fn command_line(typed: &[OsString]) -> String {
-    joulecast_reports::command_line("predict", typed.iter().cloned())
 }
 
 /// What is to be known of calibrations that were named, where the answer has no place for it.
@@ -266,32 +263,6 @@ fn convert(session: &Session, args: &ConvertArgs) -> Result<(), Failure> {
     args.output.emit_bytes(&bytes)
 }
 
-/// `predict papers`
-fn papers(args: &PapersArgs) -> Result<(), Failure> {
-    args.output.check([])?;
-    let asked = Papers {
-        keys: args.paper.clone(),
-        framework: args.framework.clone(),
-        newest_library: args.newest,
-        calibrations: args.calibrations.clone(),
-    };
-    let (compared, comparison) = ask::papers(&asked)?;
-    let (papers, command) = (compared.iter().collect::<Vec<_>>(), papers_line(args));
-    let beside = Beside { papers: &papers, comparison: &comparison, command: &command, rows: args.rows };
-    args.output.export(&beside, args.format)
-}
-
-/// The command line that makes the same page of papers.
-fn papers_line(args: &PapersArgs) -> String {
-    let mut words = vec!["predict papers".to_string()];
-    words.extend(args.paper.iter().map(|key| format!("--paper {key}")));
-    words.extend(args.framework.iter().map(|name| format!("--framework {name}")));
-    words.extend(args.calibrations.iter().map(|_| "--calibrations DIR".to_string()));
-    words.extend(args.newest.then(|| "--newest".to_string()));
-    words.push("--format markdown".into());
-    words.join(" ")
-}
-
 /// `predict list`
 fn list(what: Listing) -> Result<(), Failure> {
     let listed = || -> anyhow::Result<Table> {
@@ -308,8 +279,8 @@ fn list(what: Listing) -> Result<(), Failure> {
 }
 
 /// `predict completions`
-fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+fn completions(shell: clap_complete::Shell, called: &'static str) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "predict", &mut script);
+    clap_complete::generate(shell, &mut args::command(called), called, &mut script);
     OutputArgs::default().emit_bytes(&script)
 }
