@@ -230,7 +230,7 @@ impl<'a> StepOverBatches<'a> {
             over.at(lanes[i], &mut load);
             let timed = &mut taken.timed[i];
             *timed = bounds.of_hardware(*timed, &load, self.network);
-            (plan.time(&asked.layer, &load, taken.timed[i].value, setup), OnBoard::of(&load, setup))
+            (plan.time(&asked.layer, &load, taken.timed[i].value, setup), OnBoard::of(&asked.layer, &load, setup))
         });
         let times = on.map(|(time, _)| time);
         let (floor, seconds) = (plan.found.model.floor, Lanes(times.map(|(time, _)| time.get())));

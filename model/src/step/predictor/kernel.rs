@@ -490,14 +490,16 @@ pub(super) struct OnBoard {
 }
 
 impl OnBoard {
-    pub(super) fn of(load: &Load<'_>, setup: &Setup<'_>) -> Self {
+    pub(super) fn of(layer: &ShapedLayer, load: &Load<'_>, setup: &Setup<'_>) -> Self {
         let roofline = &load.roofline;
+        let strays = setup.framework.maps.filter(|_| layer.strays);
+        let drawn = strays.map_or(1.0, |maps| maps.drawn(&load.work, setup.gpu));
         Self {
             bound: load.bound,
             traffic: roofline.traffic(),
             arithmetic: roofline.arithmetic(),
             stalls: roofline.stalls + roofline.waiting,
-            activity: setup.framework.activity.of(load, setup.mode, setup.dense),
+            activity: drawn * setup.framework.activity.of(load, setup.mode, setup.dense),
         }
     }
 }
@@ -545,7 +547,7 @@ fn kernel_in<'a, 'm: 'a>(
     }
     let drives = Drives::of(models.law.parts(load, &load.amounts(), (found.model.floor, taken.0.get())));
     let edges = timed.edges.ok_or_else(no_model)?;
-    let board = OnBoard::of(load, setup);
+    let board = OnBoard::of(layer, load, setup);
     let kernel = plan.kernel((name, cost, board), (edges, timed.in_domain, engine), taken, drives, setup);
     Ok(kernel.in_fewer_bits(fewer))
 }
