@@ -16,7 +16,7 @@ use crate::kernel::work::Work;
 use crate::law::calibration::Tier;
 use crate::law::fewer_bits::Fewer;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
-use crate::law::power::{ClockLaw, Drives, PowerModel, power};
+use crate::law::power::{AtLevel, ClockLaw, Drives, PowerModel, power};
 use crate::net::case::LayerCase;
 use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
@@ -124,7 +124,8 @@ impl Kernel<'_> {
 
     /// How far its clocks are from those that its time is of: the sum of the logarithms' distances.
     pub(super) fn moved(&self, core: f64, memory: f64) -> f64 {
-        (self.clock(core) / self.reference).ln().abs() + memory.ln().abs()
+        let far = |ratio: f64| if ratio == 1.0 { 0.0 } else { ratio.ln().abs() };
+        far(self.clock(core) / self.reference) + far(memory)
     }
 
     /// The relative core clock at which it runs on a board that is set to `core`.
@@ -132,9 +133,13 @@ impl Kernel<'_> {
         core.min(self.fastest)
     }
 
-    /// Power at a core clock at which it takes `slowdown` times as long.
-    pub(super) fn power(&self, gpu: &Gpu, clock_law: ClockLaw, core: f64, slowdown: f64) -> Watts {
-        power(gpu, self.drives, clock_law.level(self.clock(core)), slowdown)
+    /// Power on a board at whose core clock it takes `slowdown` times as long.
+    pub(super) fn power(&self, board: &Board<'_>, slowdown: f64) -> Watts {
+        let clock = self.clock(board.core);
+        match clock == board.core {
+            true => board.at.power(self.drives, slowdown),
+            false => power(board.gpu, self.drives, board.law.level(clock), slowdown),
+        }
     }
 
     /// The longest of what it cannot do without, at clocks.
@@ -153,11 +158,13 @@ impl Kernel<'_> {
         slowdown(self.memory, self.time.value, from, Clocks { core: self.clock(clocks.core), ..clocks })
     }
 
-    pub(super) fn at(&self, clocks: Clocks, clock_law: ClockLaw, gpu: &Gpu) -> Ran {
+    /// On a board, at a relative memory clock.
+    pub(super) fn at(&self, board: &Board<'_>, memory: f64) -> Ran {
+        let clocks = Clocks { core: board.core, memory };
         let slowdown = self.slowdown(clocks);
         Ran {
             time: self.time.times(slowdown),
-            power: self.power(gpu, clock_law, clocks.core, slowdown),
+            power: self.power(board, slowdown),
             bound_by: self.bound_by(clocks),
             moved: self.moved(clocks.core, clocks.memory),
         }
@@ -186,6 +193,20 @@ impl Kernel<'_> {
             in_domain: self.in_domain,
             jump: self.jump.map(str::to_string),
         }
+    }
+}
+
+/// A board that is set to a relative core clock, with what is the same for all kernels that run at it.
+pub(super) struct Board<'g> {
+    gpu: &'g Gpu,
+    law: ClockLaw,
+    pub(super) core: f64,
+    at: AtLevel,
+}
+
+impl<'g> Board<'g> {
+    pub(super) fn new(gpu: &'g Gpu, law: ClockLaw, core: f64) -> Self {
+        Self { gpu, law, core, at: AtLevel::new(gpu, law.level(core)) }
     }
 }
 

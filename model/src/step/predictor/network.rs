@@ -4,7 +4,7 @@ use super::beside::{conversion, fused_update, gradient_sums};
 use super::derived::of_derived;
 use super::drained::cuts_of;
 use super::intervals::{Carried, Doubts, Intervals, Outcome, Shown};
-use super::kernel::{Kernel, Models, Ran, host, predict_kernel};
+use super::kernel::{Board, Kernel, Models, Ran, host, predict_kernel};
 use super::operating_point::{Limits, OperatingPoint};
 use super::remarks::Settled;
 use super::step::Step;
@@ -13,7 +13,7 @@ use super::totals::Totals;
 use super::{HostOf, NetworkPrediction, PhaseTotal, PredictError, Setup, Warning, Widths};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Joules, Seconds, Watts};
-use crate::device::clock::{Clocks, VoltageCurve};
+use crate::device::clock::VoltageCurve;
 use crate::kernel::key::ModelKey;
 use crate::law::calibration::Tier;
 use crate::law::power::{ClockLaw, PowerModel, waiting_at};
@@ -320,10 +320,14 @@ impl<'a> Step<'a> {
         let mut layers = Vec::with_capacity(self.kernels.len());
         let mut clock = 0.0;
         let mut ran: Vec<Ran> = Vec::with_capacity(self.kernels.len());
+        let set = |core| Board::new(setup.gpu, self.clock_law, core);
+        let mut board = set(1.0);
         for (i, (kernel, &core)) in self.kernels.iter().zip(clocks).enumerate() {
+            if board.core != core {
+                board = set(core);
+            }
             let known = kernel.repeats.filter(|&first| first < i && clocks[first] == core).map(|first| ran[first]);
-            let at = || kernel.at(Clocks { core, memory: limits.memory }, self.clock_law, setup.gpu);
-            let as_it_ran = known.unwrap_or_else(at);
+            let as_it_ran = known.unwrap_or_else(|| kernel.at(&board, limits.memory));
             ran.push(as_it_ran);
             layers.push(kernel.prediction(&as_it_ran));
             let Some(prediction) = layers.last() else { continue };
