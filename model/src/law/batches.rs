@@ -538,7 +538,8 @@ fn sizes(mut work: Work<'_>) -> impl FnMut(u64) -> Option<[f64; NAMES.len()]> {
 
 /// Makes a load that of another batch.
 fn set(load: &mut Load<'_>, lines: &Amounts<Line>, cost: LayerCost, batch: f64) {
-    load.work.batch = lines.batch.at(batch).round() as u64;
+    // A whole number but for rounding.
+    load.work.batch = (lines.batch.at(batch) + 0.5) as u64;
     load.cost = cost;
     let roofline = &mut load.roofline;
     roofline.compute = Seconds::new(lines.compute.at(batch));

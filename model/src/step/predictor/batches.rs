@@ -236,16 +236,16 @@ impl<'a> StepOverBatches<'a> {
             over.at(lanes[i], &mut load);
             let timed = &mut taken.timed[i];
             *timed = bounds.of_hardware(*timed, &load, self.network);
-            (plan.time(&asked.layer, &load, taken.timed[i].value, setup), OnBoard::of(&load, setup))
+            (plan.time(&asked.layer, &load, taken.timed[i].value, setup), OnBoard::of(&load, setup), load.cost)
         });
-        let times = on.map(|(time, _)| time);
+        let times = on.map(|(time, ..)| time);
         let (floor, seconds) = (plan.found.model.floor, Lanes(times.map(|(time, _)| time.get())));
         let parts = self.law.parts(&load, &over.amounts(&lanes), (floor, seconds));
         for (i, made) in made.iter_mut().enumerate() {
             let drives = Drives::of(parts.map(|part| part.0[i]));
             let edges = taken.timed[i].edges.ok_or_else(no_model)?;
             let timed = (edges, taken.timed[i].in_domain, taken.engines[i]);
-            made.push(plan.kernel((name, cost.at(lanes[i]), on[i].1), timed, times[i], drives, setup));
+            made.push(plan.kernel((name, on[i].2, on[i].1), timed, times[i], drives, setup));
         }
         Ok(())
     }
