@@ -169,9 +169,16 @@ impl Lanes {
         self
     }
 
+    /// Whether all lie from a number that is not negative up to a larger one, without that. Bits of numbers are in the order of
+    /// these; of what lies outside one of the two differences is negative, which is asked of all at once.
     #[inline(always)]
-    fn all(self, f: impl Fn(f64) -> bool) -> bool {
-        self.0.iter().fold(true, |all, &value| all & f(value))
+    fn all_within(self, low: f64, high: f64) -> bool {
+        let (least, most) = (low.to_bits() as i64, high.to_bits() as i64 - 1);
+        let beyond = |value: f64| {
+            let bits = value.to_bits() as i64;
+            bits.wrapping_sub(least) | most.wrapping_sub(bits)
+        };
+        self.0.iter().fold(0, |any, &value| any | beyond(value)) >= 0
     }
 }
 
@@ -285,7 +292,7 @@ impl Number for Lanes {
     fn ln(self) -> Self {
         Self::by_widest(
             #[inline(always)]
-            || match self.all(|x| (f64::MIN_POSITIVE..f64::INFINITY).contains(&x)) {
+            || match self.all_within(f64::MIN_POSITIVE, f64::INFINITY) {
                 true => self.map(ln_of_normal),
                 false => self.map(f64::ln),
             },
@@ -294,7 +301,7 @@ impl Number for Lanes {
     fn exp(self) -> Self {
         Self::by_widest(
             #[inline(always)]
-            || match self.all(|x| x.abs() < MOST_EXPONENT) {
+            || match self.map(f64::abs).all_within(0.0, MOST_EXPONENT) {
                 true => self.map(exp_of_small),
                 false => self.map(f64::exp),
             },

@@ -105,6 +105,37 @@ fn seen(loads: &Loads<'_>) -> Seen {
     [Some(&loads.board), loads.other.as_deref(), loads.wide.as_deref()].map(|load| load.map(Load::amounts))
 }
 
+/// A kernel at the [`SAMPLED`] batches.
+pub(crate) struct Sampled {
+    /// With its cost.
+    costs: [LayerCost; 3],
+    own: [Seen; 3],
+    /// As the layer alone has it; `None` of what is never compared with more samples, or does not run alone.
+    longer: Option<[Seen; 3]>,
+}
+
+impl Sampled {
+    /// Of a kernel's loads, `each` samples of its own to one of a batch, with its costs; the loads are left at the one between.
+    /// `grows`: whether more samples are other work.
+    pub fn of(loads: &mut Loads<'_>, each: u64, costs: [LayerCost; 3], grows: bool) -> Self {
+        let samples = SAMPLED.map(|batch| batch.saturating_mul(each));
+        let mut longer = [Seen::default(); 3];
+        let runs = samples.iter().zip(&mut longer).all(|(&samples, longer)| {
+            let runs = grows && loads.alone_over(samples);
+            if runs {
+                *longer = seen(loads);
+            }
+            runs
+        });
+        let mut own = [Seen::default(); 3];
+        for ((own, samples), cost) in own.iter_mut().zip(samples).zip(costs) {
+            loads.at(samples, cost);
+            *own = seen(loads);
+        }
+        Self { costs, own, longer: runs.then_some(longer) }
+    }
+}
+
 impl Lines {
     fn through([one, many, between]: &[Seen; 3]) -> Option<Self> {
         let of = |which: usize| -> Option<Option<Amounts<Line>>> {
@@ -235,25 +266,25 @@ struct Expected {
 }
 
 impl<'a, 'm> OverBatches<'a, 'm> {
-    /// Of a kernel that is known at the [`SAMPLED`] batches: on the board, with its cost; and as the layer alone has it.
-    /// `None` where something of it is no straight line over the batch.
+    /// Of a kernel's loads, at any batch, and what it is at the [`SAMPLED`] ones. `None` where something of it is no straight line
+    /// over the batch.
     pub fn new(
         found: Found<'m>,
         siblings: Option<Siblings>,
-        [one, many, between]: [Loads<'a>; 3],
-        longer: Option<[Loads<'a>; 3]>,
+        loads: Loads<'a>,
+        sampled: &Sampled,
         library: Option<f64>,
         chip: Option<&'m Calibration>,
     ) -> Option<Self> {
         let model = found.model;
         // By an algorithm that is asked for the bound is another than the roofline's.
-        if many.board.work.algorithm != Algorithm::Heuristic {
+        if loads.board.work.algorithm != Algorithm::Heuristic {
             return None;
         }
-        let cost = CostLine::through([&one, &many, &between].map(|loads| loads.board.cost))?;
-        let own = Lines::through(&[&one, &many, &between].map(seen))?;
-        let longer = match &longer {
-            Some(loads) => Some(Lines::through(&loads.each_ref().map(seen))?),
+        let cost = CostLine::through(sampled.costs)?;
+        let own = Lines::through(&sampled.own)?;
+        let longer = match &sampled.longer {
+            Some(seen) => Some(Lines::through(seen)?),
             None => None,
         };
         let library = library.unwrap_or(model.library);
@@ -261,14 +292,14 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         // What the layer alone has otherwise changes, too.
         let alone = longer.as_ref().map_or(own.described(), Lines::described);
         let moving = own.described().with(alone, |own, alone| Changes(own.each != 0.0 || own != alone));
-        let (described, reads) = (many.described(), model.reads_of_all());
+        let (described, reads) = (loads.described(), model.reads_of_all());
         described.fill(&moving, (model.floor, library), reads, &mut changes);
         let changing: Wanted = (0..MAX_VARIABLES).filter(|&v| changes[v].0).collect();
         let fixed = described.some_variables(model.floor, library, reads);
         let within = |r: &Range| fixed.values[r.variable] >= r.low - EDGE && fixed.values[r.variable] <= r.high + EDGE;
         let (domain, settled): (Vec<Range>, Vec<Range>) = model.domain.iter().partition(|r| changing.has(r.variable));
         let polynomial = model.polynomial_of().where_only(changing, &fixed.values);
-        let engines = Self::engines(model, &many.board, chip);
+        let engines = Self::engines(model, &loads.board, chip);
         let longest = Seconds::new(f64::INFINITY);
         let ends: Vec<Seconds> = match found.stated {
             Some(_) => vec![longest],
@@ -290,7 +321,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             farthest: model.sizes.farthest(),
             engines,
             fixed,
-            loads: many,
+            loads,
             found,
         })
     }
@@ -507,7 +538,8 @@ fn sizes(mut work: Work<'_>) -> impl FnMut(u64) -> Option<[f64; NAMES.len()]> {
 
 /// Makes a load that of another batch.
 fn set(load: &mut Load<'_>, lines: &Amounts<Line>, cost: LayerCost, batch: f64) {
-    load.work.batch = lines.batch.at(batch).round() as u64;
+    // A whole number but for rounding.
+    load.work.batch = (lines.batch.at(batch) + 0.5) as u64;
     load.cost = cost;
     let roofline = &mut load.roofline;
     roofline.compute = Seconds::new(lines.compute.at(batch));

@@ -157,6 +157,12 @@ fn alike(family: Family, precision: Precision) -> Precision {
     }
 }
 
+/// A precision, and what is [`alike`] where that is another.
+fn near(family: Family, precision: Precision) -> impl Iterator<Item = Precision> + Clone {
+    let alike = Some(alike(family, precision)).filter(|alike| *alike != precision);
+    std::iter::once(precision).chain(alike)
+}
+
 /// The model of a framework's own kernels on this GPU.
 pub fn of_framework<'a>(
     calibration: Option<&'a Calibration>,
@@ -167,9 +173,7 @@ pub fn of_framework<'a>(
     precision: Precision,
 ) -> Option<Found<'a>> {
     let calibration = calibration?;
-    let model = [precision, alike(family, precision)]
-        .into_iter()
-        .find_map(|p| calibration.framework_model(framework, key, phase, p))?;
+    let model = near(family, precision).find_map(|p| calibration.framework_model(framework, key, phase, p))?;
     Some(Found { framework: true, ..Found::plain(model, calibration.tier, None) })
 }
 
@@ -209,8 +213,8 @@ pub fn find<'a>(
         false => plain(model, Tier::Transferred, Some(Substitute::Universal)),
     };
 
-    let near = [precision, alike(family, precision)];
-    if let Some(model) = near.into_iter().find_map(|p| keys().find_map(|k| on_gpu(k, phase, p))) {
+    let near = near(family, precision);
+    if let Some(model) = near.clone().find_map(|p| keys().find_map(|k| on_gpu(k, phase, p))) {
         return Some(plain(model, tier, None));
     }
     match family {
@@ -281,11 +285,11 @@ pub fn find<'a>(
                 // Its residuals are those of other kinds' rows under it.
                 return Some(Found { calibrated: true, ..plain(model, Tier::Roofline, Some(Substitute::Bandwidth)) });
             }
-            let own = near.into_iter().find_map(|p| anywhere(key, phase, p));
+            let own = near.clone().find_map(|p| anywhere(key, phase, p));
             // An efficiency is of small and large maps alike on the one chip that has rows. What goes over a map once, as
             // ReLU does, runs as ReLU was seen to on many chips.
             let alone = own.is_none_or(|m| m.terms.is_empty()) && key.goes_over_maps_once();
-            let once = || near.into_iter().find_map(|p| anywhere(RELU, phase, p)).filter(|m| !m.terms.is_empty());
+            let once = || near.clone().find_map(|p| anywhere(RELU, phase, p)).filter(|m| !m.terms.is_empty());
             if let Some(model) = alone.then(once).flatten() {
                 return Some(of_all(model));
             }

@@ -63,7 +63,7 @@ impl<'a> Loads<'a> {
     }
 
     /// Makes them those of the same kernel over another batch, at the cost that it has there.
-    fn at(&mut self, batch: u64, cost: LayerCost) {
+    pub fn at(&mut self, batch: u64, cost: LayerCost) {
         self.board.over(batch, cost);
         if let Some(other) = &mut self.other {
             other.over(batch, cost);

@@ -303,12 +303,11 @@ mod tests {
 
     #[test]
     fn errors_of_each_value_are_of_what_it_rests_on() -> Outcome {
-        let slow = OperatingPoint {
-            core_clock: Some(crate::base::units::Hertz::from_mhz(900.0)),
-            ..OperatingPoint::default()
-        };
+        // At a clock that is set no voltage changes the time, and power is as doubtful as energy.
+        let held =
+            OperatingPoint { power_cap: Some(crate::base::units::Watts::new(160.0)), ..OperatingPoint::default() };
         for (gpu, framework, batch, point) in
-            [("h200", "pytorch", 1, OperatingPoint::default()), ("v100", "cudnn", 8, slow)]
+            [("h200", "pytorch", 1, OperatingPoint::default()), ("v100", "cudnn", 8, held)]
         {
             let p = predicted(gpu, framework, batch, point)?;
             let (trust, doubts) = (Trust::of(&p), &p.doubts);

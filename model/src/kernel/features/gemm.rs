@@ -117,10 +117,10 @@ impl<V: Number> Table<V> {
         v("depthwise", Class, |g| g.classes()[5]),
         v("grouped", Class, |g| g.classes()[6]),
         v("dilated", Class, |g| g.classes()[7]),
-        v("stridedim", Extent, |g| V::of(g.conv.map_or(0.0, |conv| count(conv.stride.area()).ln()))),
-        v("kernel", Extent, |g| V::of(g.conv.map_or(0.0, |conv| (count(conv.kernel.area()) / 9.0).ln()))),
+        ln("stridedim", Extent, |g| V::of(g.conv.map_or(1.0, |conv| count(conv.stride.area())))),
+        ln("kernel", Extent, |g| V::of(g.conv.map_or(1.0, |conv| count(conv.kernel.area()) / 9.0))),
         // Padding of the input: share of window positions that read zeros.
-        v("border", Derived, |g| V::of(g.border())),
+        ln("border", Derived, |g| V::of(g.border())),
         // Layout of a matrix product is not recorded by all sources; the library's age is.
         v("library", Derived, |g| V::of(g.library)),
         // A bias that a second kernel adds; where operands lie.
@@ -593,10 +593,10 @@ impl<'a, V: Number> Gemm<'a, V> {
     }
 
     fn border(&self) -> f64 {
-        let Some(conv) = self.conv else { return 0.0 };
+        let Some(conv) = self.conv else { return 1.0 };
         let (_, h, w) = self.load.work.inputs().first().and_then(|s| s.as_map()).unwrap_or((1, 1, 1));
         let padded = (h + 2 * conv.padding.h) as f64 * (w + 2 * conv.padding.w) as f64;
-        (padded / (h * w) as f64).ln()
+        padded / (h * w) as f64
     }
 }
 

@@ -319,7 +319,11 @@ impl Wanted {
 
 impl FromIterator<usize> for Wanted {
     fn from_iter<I: IntoIterator<Item = usize>>(variables: I) -> Self {
-        Self(variables.into_iter().fold(0, |set, variable| set | 1 << variable))
+        // As above.
+        let mut words = [0u64; 2];
+        let mut add = |variable: usize| words[variable / u64::BITS as usize] |= 1 << (variable % u64::BITS as usize);
+        variables.into_iter().for_each(&mut add);
+        Self(u128::from(words[0]) | u128::from(words[1]) << u64::BITS)
     }
 }
 

@@ -244,8 +244,12 @@ impl Bounded {
         let held = self.variables.iter().map(|range| values[range.variable].between(range.low, range.high));
         // Of each variable what it makes of a term, and whether the term still asks for it.
         let each: Vec<(f64, bool)> = held.zip(left).map(|(held, left)| (if left { 1.0 } else { held }, left)).collect();
-        let mut terms = Terms::new(self.polynomial.constant, self.polynomial.terms().count());
-        for (coefficient, places) in self.polynomial.terms() {
+        let Polynomial { constant, linear, pairs, triples, higher } = &self.polynomial;
+        let mut terms = Terms::new(*constant, linear.len() + pairs.len() + triples.len() + higher.len());
+        terms.narrowed(linear, &each);
+        terms.narrowed(pairs, &each);
+        terms.narrowed(triples, &each);
+        for (coefficient, places) in higher {
             let kept: f64 = places.iter().map(|p| each[usize::from(*p)].0).product();
             terms.push(coefficient * kept, places.iter().map(|p| usize::from(*p)).filter(|p| each[*p].1));
         }
@@ -263,6 +267,11 @@ pub(crate) struct Terms {
 
 /// What a product is of, as one number: its variables rising, each one more than its place, in the bytes from the highest on.
 type Factors = u64;
+
+/// How many it is of.
+fn bytes_of(factors: Factors) -> u32 {
+    size_of::<Factors>() as u32 - factors.trailing_zeros() / u8::BITS
+}
 
 impl Terms {
     /// With room for so many products.
@@ -294,10 +303,31 @@ impl Terms {
         }
     }
 
+    /// Adds products, whose variables rise, of which some are held: `each` says at what and which are left.
+    fn narrowed<const N: usize>(&mut self, products: &[(f64, [u8; N])], each: &[(f64, bool)]) {
+        for (coefficient, places) in products {
+            let (mut kept, mut factors, mut place) = (*coefficient, 0, Factors::BITS);
+            for &variable in places {
+                let (held, left) = each[usize::from(variable)];
+                kept *= held;
+                if left {
+                    place -= u8::BITS;
+                    factors |= (Factors::from(variable) + 1) << place;
+                }
+            }
+            match factors {
+                0 => self.constant += kept,
+                _ => self.list.push((factors, kept)),
+            }
+        }
+    }
+
     /// In the form that is evaluated: products that are alike are one.
     pub fn grouped(mut self) -> Polynomial {
-        self.list.sort_by_key(|(factors, _)| *factors);
-        let (linear, pairs, triples) = Default::default();
+        self.list.sort_unstable_by_key(|(factors, _)| *factors);
+        let of = |count: u32| self.list.iter().filter(|(factors, _)| bytes_of(*factors) == count).count();
+        let (linear, pairs) = (Vec::with_capacity(of(1)), Vec::with_capacity(of(2)));
+        let triples = Vec::with_capacity(of(3));
         let mut polynomial = Polynomial { constant: self.constant, linear, pairs, triples, higher: self.longer };
         for alike in self.list.chunk_by(|(a, _), (b, _)| a == b) {
             let coefficient = alike.iter().map(|(_, coefficient)| coefficient).sum();

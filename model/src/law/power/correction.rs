@@ -58,9 +58,8 @@ impl Correction {
 
     #[inline(always)]
     pub(super) fn factor_of<V: Number>(&self, traits: &[V; TRAITS.len()]) -> V {
-        let mut inside = *traits;
-        inside.iter_mut().zip(&self.clamp).for_each(|(value, &(low, high))| *value = value.between(low, high));
-        self.terms.iter().fold(V::of(self.intercept), |sum, &(at, c)| sum + inside[at] * c).exp()
+        let inside = |at: usize| self.clamp.get(at).map_or(traits[at], |&(low, high)| traits[at].between(low, high));
+        self.terms.iter().fold(V::of(self.intercept), |sum, &(at, c)| sum + inside(at) * c).exp()
     }
 }
 

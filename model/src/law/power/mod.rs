@@ -384,7 +384,27 @@ impl ClockLaw {
 /// Power of a kernel on a device, whatever the limit, at a core clock at which it takes `slowdown` times as long as at the
 /// one that its drives are of.
 pub fn power(gpu: &Gpu, drives: Drives, level: Level, slowdown: f64) -> Watts {
-    waiting_at(gpu, level) + (gpu.power.limit.value - waiting(gpu)) * drives.share(level, slowdown)
+    AtLevel::new(gpu, level).power(drives, slowdown)
+}
+
+/// A device at a core clock, everything worked out that is the same for all kernels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtLevel {
+    level: Level,
+    waiting: Watts,
+    /// What drives are shares of.
+    range: Watts,
+}
+
+impl AtLevel {
+    pub fn new(gpu: &Gpu, level: Level) -> Self {
+        Self { level, waiting: waiting_at(gpu, level), range: gpu.power.limit.value - waiting(gpu) }
+    }
+
+    /// As [`power`].
+    pub fn power(&self, drives: Drives, slowdown: f64) -> Watts {
+        self.waiting + self.range * drives.share(self.level, slowdown)
+    }
 }
 
 #[cfg(test)]

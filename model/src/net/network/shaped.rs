@@ -38,6 +38,8 @@ struct Totals {
     parameters: OnceLock<u64>,
     weight_bytes: OnceLock<u64>,
     cache_bytes: OnceLock<u64>,
+    /// Operations or bytes of all phases, whichever are more.
+    counted: OnceLock<u64>,
     /// By mode.
     buffers: [OnceLock<u64>; Mode::ALL.len()],
 }
@@ -243,7 +245,7 @@ impl ShapedNetwork {
             makes_zeros,
             totals: Totals::default(),
         };
-        shaped.check_countable()?;
+        shaped.counted()?;
         Ok(shaped)
     }
 
@@ -256,14 +258,23 @@ impl ShapedNetwork {
             return Err(ShapingError::Batch(batch));
         }
         let shaped = Self { batch, totals: self.totals.of_samples(), ..self.clone() };
-        // Fewer samples have less to count.
-        if batch > self.batch {
-            shaped.check_countable()?;
+        // Fewer samples have less to count, and so many times as many no more than so many times as much.
+        if batch > self.batch && self.counted()?.saturating_mul(batch.div_ceil(self.batch)) > MAX_COUNT {
+            shaped.counted()?;
         }
         Ok(shaped)
     }
 
-    fn check_countable(&self) -> Result<(), ShapingError> {
+    /// Operations or bytes of all phases, whichever are more.
+    fn counted(&self) -> Result<u64, ShapingError> {
+        if let Some(known) = self.totals.counted.get() {
+            return Ok(*known);
+        }
+        let counted = self.count()?;
+        Ok(*self.totals.counted.get_or_init(|| counted))
+    }
+
+    fn count(&self) -> Result<u64, ShapingError> {
         let mut total = LayerCost::default();
         let mut costs: Vec<LayerCost> = Vec::with_capacity(self.layers.len());
         for (layer, &alike) in self.layers.iter().zip(self.alike.iter()) {
@@ -279,7 +290,7 @@ impl ShapedNetwork {
                 return Err(ShapingError::TooLarge { name: layer.name.to_string() });
             }
         }
-        Ok(())
+        Ok(total.ops.get().max(total.bytes().get()))
     }
 
     /// Whether layers read values of which about half are zero, behind a function as ReLU.

@@ -43,6 +43,13 @@ impl<'a> FootprintOverBatches<'a> {
         choices: &'a [Choice],
     ) -> Option<Self> {
         let alone = network.with_batch(1).ok()?;
+        let planned = policy.activations == Activations::Arena && policy.algorithm.is_none();
+        let script = planned.then(|| {
+            let (script, bytes) = BufferPlan::script(&alone, mode);
+            // What the footprint would plan anew.
+            alone.buffers(mode, || bytes);
+            script
+        });
         let one = footprint(&alone, mode, policy, choices);
         let sample =
             |workspace: Bytes| Use { activations: one.activations.get(), gradients: 0, workspace: workspace.get() };
@@ -52,8 +59,8 @@ impl<'a> FootprintOverBatches<'a> {
             // Nor is that of engines that change with the batch.
             (Activations::Saved | Activations::Mirrored, _) if chooses(network, choices) => Peak::Walked,
             (Activations::Arena, _) => Peak::Planned {
-                script: BufferPlan::script(&alone, mode),
-                kept: alone.layers().iter().map(|layer| kept_by_runner(&alone, layer, mode)).collect(),
+                script: script?,
+                kept: alone.each(|layer| kept_by_runner(&alone, layer, mode)).filter(|kept| *kept > 0).collect(),
                 one: Use { gradients: one.gradients.get(), ..sample(Bytes::new(workspace_by_runner(&alone, mode))) },
             },
             (Activations::Saved | Activations::Mirrored, Mode::Inference) => {

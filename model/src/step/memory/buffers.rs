@@ -162,11 +162,11 @@ impl BufferPlan {
         Self::with(network, mode, &mut Pool::default())
     }
 
-    /// How it comes about, of a network with a batch of one.
-    pub(super) fn script(network: &ShapedNetwork, mode: Mode) -> Script {
+    /// How it comes about, of a network with a batch of one, and its bytes.
+    pub(super) fn script(network: &ShapedNetwork, mode: Mode) -> (Script, u64) {
         let mut pool = Pool { turns: Some(Default::default()), ..Pool::default() };
-        Self::with(network, mode, &mut pool);
-        Script(pool.turns.map_or_else(Vec::new, |(turns, _)| turns))
+        let Self { bytes, .. } = Self::with(network, mode, &mut pool);
+        (Script(pool.turns.map_or_else(Vec::new, |(turns, _)| turns)), bytes)
     }
 
     fn with(network: &ShapedNetwork, mode: Mode, pool: &mut Pool) -> Self {

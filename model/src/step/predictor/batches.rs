@@ -3,7 +3,7 @@
 
 use super::bounds::{Bounds, FewerSamples, tiled};
 use super::drained::places;
-use super::kernel::{Asked, Kernel, Models, OnBoard, Plan, computed_in, plan, predict_kernel};
+use super::kernel::{Answers, Asked, Kernel, Models, OnBoard, Plan, computed_in, plan, predict_kernel};
 use super::network::law_of;
 use super::step::Step;
 use super::summary::{Order, Prepared};
@@ -13,10 +13,9 @@ use crate::base::number::{LANES, Lanes};
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
 use crate::kernel::work::Work;
-use crate::law::batches::{CostLine, OverBatches, Room, SAMPLED};
+use crate::law::batches::{CostLine, OverBatches, Room, SAMPLED, Sampled};
 use crate::law::lookup::Substitute;
 use crate::law::power::{Drives, PowerModel};
-use crate::law::time::Loads;
 use crate::net::cost::LayerCost;
 use crate::net::network::ShapedNetwork;
 use crate::net::network::derived::mode_of;
@@ -46,7 +45,7 @@ struct Made<'a> {
     /// Whether it runs once, whatever the batch.
     once: bool,
     /// None of what goes the plain way.
-    over: Option<(Plan<'static, 'a>, OverBatches<'a, 'a>)>,
+    over: Option<Box<(Plan<'static, 'a>, OverBatches<'a, 'a>)>>,
 }
 
 impl<'a> StepOverBatches<'a> {
@@ -62,32 +61,35 @@ impl<'a> StepOverBatches<'a> {
         }
         let mut models = Models::noting(law);
         let step = Step::of(network, setup, &mut models)?;
-        let own = models.asked.take().unwrap_or_default();
+        let mut own = models.asked.take().unwrap_or_default();
         // Other batches are asked what they run, not how long that takes.
-        let first = |place| step.kernels.iter().find(|k| k.asked == Some(place)).cloned();
-        let known: Vec<Kernel<'a>> = (0..own.len()).map_while(first).collect();
+        let mut firsts: Vec<Option<&Kernel<'a>>> = vec![None; own.len()];
+        for kernel in &step.kernels {
+            if let Some(place) = kernel.asked {
+                firsts[place].get_or_insert(kernel);
+            }
+        }
+        let known: Vec<Kernel<'a>> = firsts.iter().map_while(|first| first.copied()).collect();
         let (mut sampled, mut sums) = (Vec::with_capacity(SAMPLED.len()), Vec::with_capacity(SAMPLED.len()));
         for batch in SAMPLED {
             let Ok(network) = network.with_batch(batch) else { return Ok(None) };
-            let mut models = Models::answering(law, known.clone());
+            let mut models = Models::answering(law, Answers::of(own, known.clone()));
             let other = Step::of(&network, setup, &mut models)?;
-            let asked = models.asked.take().unwrap_or_default();
+            let Some(Answers { asked, costs, differ, .. }) = models.answers.take() else { return Ok(None) };
+            own = asked;
             let alike = |(a, b): (&Kernel<'_>, &Kernel<'_>)| a.asked == b.asked && a.repeats == b.repeats;
-            let same = |(a, b): (&Asked, &Asked)| {
-                (a.runs, a.phase, &a.layer.case, a.layer.output) == (b.runs, b.phase, &b.layer.case, b.layer.output)
-            };
             let kernels =
                 step.kernels.len() == other.kernels.len() && step.kernels.iter().zip(&other.kernels).all(alike);
-            if !kernels || own.len() != asked.len() || !own.iter().zip(&asked).all(same) {
+            if !kernels || differ || costs.len() != own.len() {
                 return Ok(None);
             }
             sums.push(other.kernels.iter().fold(LayerCost::default(), |sum, kernel| sum + kernel.cost));
-            sampled.push(asked.into_iter().map(|asked| (asked.cost, asked.batch)).collect::<Vec<_>>());
+            sampled.push(costs);
         }
         let ([one, many, between], [first, last, middle]) = (&sampled[..], &sums[..]) else { return Ok(None) };
         let mut asked = Vec::with_capacity(own.len());
         for (i, kernel) in own.into_iter().enumerate() {
-            let name = step.kernels.iter().find(|k| k.asked == Some(i)).map_or(Name::none(), |k| k.name);
+            let name = firsts[i].map_or(Name::none(), |kernel| kernel.name);
             let costs = [one[i].0, many[i].0, between[i].0];
             let Some(cost) = CostLine::through(costs) else { return Ok(None) };
             let once = many[i].1 == one[i].1;
@@ -101,11 +103,15 @@ impl<'a> StepOverBatches<'a> {
         };
         let mut order = Order::of(&step.kernels);
         (order.once, order.places) = (true, places(&step));
-        let mut kernels: Vec<Kernel<'a>> = Vec::new();
+        let mut kernels: Vec<Kernel<'a>> = Vec::with_capacity(asked.len());
+        // Where the first is of those that came of what was asked for.
+        let mut begins = vec![None; asked.len()];
         for (kernel, alike) in step.kernels.into_iter().zip(&mut order.alike) {
             let what = |k: &Kernel<'_>| (k.asked, k.phase, k.kind, k.besides);
-            let known = kernels.iter().position(|k| what(k) == what(&kernel));
-            *alike = known.unwrap_or(kernels.len());
+            let end = kernels.len();
+            let begin = kernel.asked.map_or(0, |place| *begins[place].get_or_insert(end));
+            let known = kernels[begin..].iter().position(|k| what(k) == what(&kernel));
+            *alike = known.map_or(end, |known| begin + known);
             if known.is_none() {
                 kernels.push(Kernel { repeats: None, ..kernel });
             }
@@ -195,7 +201,7 @@ impl<'a> StepOverBatches<'a> {
             phase: asked.phase,
             precision: asked.runs,
         };
-        let Some((plan, over)) = over else {
+        let Some((plan, over)) = over.as_deref() else {
             let mut models = Models::new(self.law);
             for (&batch, made) in batches.iter().zip(made) {
                 let network = self.network.with_batch(if once { 1 } else { batch }).map_err(|_| no_model())?;
@@ -230,16 +236,17 @@ impl<'a> StepOverBatches<'a> {
             over.at(lanes[i], &mut load);
             let timed = &mut taken.timed[i];
             *timed = bounds.of_hardware(*timed, &load, self.network);
-            (plan.time(&asked.layer, &load, taken.timed[i].value, setup), OnBoard::of(&asked.layer, &load, setup))
+            let time = plan.time(&asked.layer, &load, taken.timed[i].value, setup);
+            (time, OnBoard::of(&asked.layer, &load, setup), load.cost)
         });
-        let times = on.map(|(time, _)| time);
+        let times = on.map(|(time, ..)| time);
         let (floor, seconds) = (plan.found.model.floor, Lanes(times.map(|(time, _)| time.get())));
         let parts = self.law.parts(&load, &over.amounts(&lanes), (floor, seconds));
         for (i, made) in made.iter_mut().enumerate() {
             let drives = Drives::of(parts.map(|part| part.0[i]));
             let edges = taken.timed[i].edges.ok_or_else(no_model)?;
             let timed = (edges, taken.timed[i].in_domain, taken.engines[i]);
-            made.push(plan.kernel((name, cost.at(lanes[i]), on[i].1), timed, times[i], drives, setup));
+            made.push(plan.kernel((name, on[i].2, on[i].1), timed, times[i], drives, setup));
         }
         Ok(())
     }
@@ -252,7 +259,7 @@ fn over<'a>(
     costs: [LayerCost; 3],
     setup: &Setup<'a>,
     models: &mut Models<'a>,
-) -> Option<(Plan<'static, 'a>, OverBatches<'a, 'a>)> {
+) -> Option<Box<(Plan<'static, 'a>, OverBatches<'a, 'a>)>> {
     let Asked { runs, ref layer, phase, .. } = *asked;
     let precision = computed_in(runs, layer, phase);
     let apart = setup.framework.groups_apart && layer.group().is_some();
@@ -262,31 +269,19 @@ fn over<'a>(
     {
         return None;
     }
-    let plan_at = |batch: u64, models: &mut Models<'a>| {
-        let network = network.with_batch(batch).ok()?;
-        plan(precision, &network, (name, layer), phase, setup, models).ok()
-    };
-    let plans = SAMPLED.map(|batch| plan_at(batch, models));
-    let [Some(one), Some(many), Some(between)] = plans else { return None };
-    let found = many.found;
+    let plan = plan(precision, network, (name, layer), phase, setup, models).ok()?.into_owned();
+    let found = plan.found;
     let is_better_of_two = precision == Precision::Tf32
         && matches!(found.substitute, Some(Substitute::Universal | Substitute::Efficiency));
     if is_better_of_two || found.substitute == Some(Substitute::OneChip) {
         return None;
     }
-    let loads = |of: [Option<LayerCost>; 3]| -> Option<[Loads<'a>; 3]> {
-        let load = |plan: &Plan<'_, 'a>, cost| found.model.loads(plan.work.clone().into_owned(), cost, setup.gpu);
-        Some([load(&one, of[0]?)?, load(&many, of[1]?)?, load(&between, of[2]?)?])
-    };
-    let alone = |plan: &Plan<'_, 'a>| plan.work.cost().ok().flatten();
-    let longer = match phase {
-        Phase::Update => None,
-        _ => loads([alone(&one), alone(&many), alone(&between)]),
-    };
+    let each = plan.work.batch / network.batch();
+    let mut loads = found.model.loads(plan.work.clone(), costs[0], setup.gpu)?;
+    let sampled = Sampled::of(&mut loads, each, costs, phase != Phase::Update);
     let siblings = setup.all_chips.siblings(found.tier);
-    let own = loads(costs.map(Some))?;
-    let over = OverBatches::new(found, siblings, own, longer, setup.library, setup.calibration)?;
-    Some((many.into_owned(), over))
+    let over = OverBatches::new(found, siblings, loads, &sampled, setup.library, setup.calibration)?;
+    Some(Box::new((plan, over)))
 }
 
 #[cfg(test)]

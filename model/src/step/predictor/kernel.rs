@@ -16,7 +16,7 @@ use crate::kernel::work::Work;
 use crate::law::calibration::Tier;
 use crate::law::fewer_bits::Fewer;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
-use crate::law::power::{ClockLaw, Drives, PowerModel, power};
+use crate::law::power::{AtLevel, ClockLaw, Drives, PowerModel, power};
 use crate::net::case::LayerCase;
 use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
@@ -124,7 +124,8 @@ impl Kernel<'_> {
 
     /// How far its clocks are from those that its time is of: the sum of the logarithms' distances.
     pub(super) fn moved(&self, core: f64, memory: f64) -> f64 {
-        (self.clock(core) / self.reference).ln().abs() + memory.ln().abs()
+        let far = |ratio: f64| if ratio == 1.0 { 0.0 } else { ratio.ln().abs() };
+        far(self.clock(core) / self.reference) + far(memory)
     }
 
     /// The relative core clock at which it runs on a board that is set to `core`.
@@ -132,9 +133,13 @@ impl Kernel<'_> {
         core.min(self.fastest)
     }
 
-    /// Power at a core clock at which it takes `slowdown` times as long.
-    pub(super) fn power(&self, gpu: &Gpu, clock_law: ClockLaw, core: f64, slowdown: f64) -> Watts {
-        power(gpu, self.drives, clock_law.level(self.clock(core)), slowdown)
+    /// Power on a board at whose core clock it takes `slowdown` times as long.
+    pub(super) fn power(&self, board: &Board<'_>, slowdown: f64) -> Watts {
+        let clock = self.clock(board.core);
+        match clock == board.core {
+            true => board.at.power(self.drives, slowdown),
+            false => power(board.gpu, self.drives, board.law.level(clock), slowdown),
+        }
     }
 
     /// The longest of what it cannot do without, at clocks.
@@ -153,11 +158,13 @@ impl Kernel<'_> {
         slowdown(self.memory, self.time.value, from, Clocks { core: self.clock(clocks.core), ..clocks })
     }
 
-    pub(super) fn at(&self, clocks: Clocks, clock_law: ClockLaw, gpu: &Gpu) -> Ran {
+    /// On a board, at a relative memory clock.
+    pub(super) fn at(&self, board: &Board<'_>, memory: f64) -> Ran {
+        let clocks = Clocks { core: board.core, memory };
         let slowdown = self.slowdown(clocks);
         Ran {
             time: self.time.times(slowdown),
-            power: self.power(gpu, clock_law, clocks.core, slowdown),
+            power: self.power(board, slowdown),
             bound_by: self.bound_by(clocks),
             moved: self.moved(clocks.core, clocks.memory),
         }
@@ -189,6 +196,20 @@ impl Kernel<'_> {
     }
 }
 
+/// A board that is set to a relative core clock, with what is the same for all kernels that run at it.
+pub(super) struct Board<'g> {
+    gpu: &'g Gpu,
+    law: ClockLaw,
+    pub(super) core: f64,
+    at: AtLevel,
+}
+
+impl<'g> Board<'g> {
+    pub(super) fn new(gpu: &'g Gpu, law: ClockLaw, core: f64) -> Self {
+        Self { gpu, law, core, at: AtLevel::new(gpu, law.level(core)) }
+    }
+}
+
 /// A kernel at clocks: all of it that other clocks change.
 #[derive(Clone, Copy)]
 pub(super) struct Ran {
@@ -206,7 +227,42 @@ pub(super) struct Models<'m> {
     /// Kernels that were asked for, where somebody wants to know.
     pub(super) asked: Option<Vec<Asked>>,
     /// What to answer, in that order, in place of predictions.
-    known: Vec<Kernel<'m>>,
+    pub(super) answers: Option<Answers<'m>>,
+}
+
+/// Kernels of a step that another one, which is only looked at for what it asks, has at another batch.
+pub(super) struct Answers<'m> {
+    /// What was asked for, and what came of it, as far as that is a kernel.
+    pub(super) asked: Vec<Asked>,
+    pub(super) kernels: Vec<Kernel<'m>>,
+    /// What each was asked for with: its cost, and a batch, the step's but for what runs once whatever that is.
+    pub(super) costs: Vec<(LayerCost, u64)>,
+    /// Whether something else was asked for.
+    pub(super) differ: bool,
+}
+
+impl<'m> Answers<'m> {
+    pub(super) fn of(asked: Vec<Asked>, kernels: Vec<Kernel<'m>>) -> Self {
+        Self { costs: Vec::with_capacity(asked.len()), asked, kernels, differ: false }
+    }
+
+    /// The place of what is asked for next, and what came of it.
+    fn next(
+        &mut self,
+        runs: Precision,
+        layer: &ShapedLayer,
+        phase: Phase,
+        cost: (LayerCost, u64),
+    ) -> (usize, Option<&Kernel<'m>>) {
+        let place = self.costs.len();
+        self.costs.push(cost);
+        let same = |asked: &Asked| {
+            (asked.runs, asked.phase, asked.layer.output) == (runs, phase, layer.output)
+                && asked.layer.case == layer.case
+        };
+        self.differ |= !self.asked.get(place).is_some_and(same);
+        (place, self.kernels.get(place))
+    }
 }
 
 /// A kernel that a step asks for.
@@ -214,9 +270,6 @@ pub(super) struct Asked {
     pub(super) runs: Precision,
     pub(super) layer: ShapedLayer,
     pub(super) phase: Phase,
-    pub(super) cost: LayerCost,
-    /// The step's, but for what runs once whatever that is.
-    pub(super) batch: u64,
 }
 
 /// The last: whether a framework's own kernels may run.
@@ -224,7 +277,7 @@ type Sought = (ModelKey, Phase, Precision, bool);
 
 impl<'m> Models<'m> {
     pub(super) fn new(law: &'m PowerModel) -> Self {
-        Self { law, found: Vec::new(), asked: None, known: Vec::new() }
+        Self { law, found: Vec::new(), asked: None, answers: None }
     }
 
     /// The same, noting down what is asked for.
@@ -232,9 +285,9 @@ impl<'m> Models<'m> {
         Self { asked: Some(Vec::new()), ..Self::new(law) }
     }
 
-    /// The same of a step that is only looked at for what it asks: answering by kernels of the same step at another batch.
-    pub(super) fn answering(law: &'m PowerModel, known: Vec<Kernel<'m>>) -> Self {
-        Self { known, ..Self::noting(law) }
+    /// The same of a step that is only looked at for what it asks.
+    pub(super) fn answering(law: &'m PowerModel, answers: Answers<'m>) -> Self {
+        Self { answers: Some(answers), ..Self::new(law) }
     }
 
     /// What was found before, or is found now.
@@ -257,11 +310,18 @@ pub(super) fn predict_kernel<'a, 'm: 'a>(
     setup: &Setup<'m>,
     models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
-    let asked = models.asked.as_mut().map(|asked| {
-        asked.push(Asked { runs, layer: at.1.clone(), phase, cost, batch: network.batch() });
-        asked.len() - 1
-    });
-    let mut kernel = match asked.and_then(|place| models.known.get(place)) {
+    let (asked, known) = match (&mut models.asked, &mut models.answers) {
+        (_, Some(answers)) => {
+            let (place, known) = answers.next(runs, at.1, phase, (cost, network.batch()));
+            (Some(place), known)
+        }
+        (Some(asked), None) => {
+            asked.push(Asked { runs, layer: at.1.clone(), phase });
+            (Some(asked.len() - 1), None)
+        }
+        (None, None) => (None, None),
+    };
+    let mut kernel = match known {
         Some(known) => Kernel { name: at.0, cost, ..*known },
         None => kernels_of((network, runs), at, phase, cost, setup, models)?,
     };

@@ -4,16 +4,16 @@ use super::beside::{conversion, fused_update, gradient_sums};
 use super::derived::of_derived;
 use super::drained::cuts_of;
 use super::intervals::{Carried, Doubts, Intervals, Outcome, Shown};
-use super::kernel::{Kernel, Models, Ran, host, predict_kernel};
+use super::kernel::{Board, Kernel, Models, Ran, host, predict_kernel};
 use super::operating_point::{Limits, OperatingPoint};
 use super::remarks::Settled;
 use super::step::Step;
 use super::summary::ByVoltage;
 use super::totals::Totals;
-use super::{HostOf, NetworkPrediction, PhaseTotal, PredictError, Setup, Warning, Widths};
+use super::{HostOf, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Warning, Widths};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Joules, Seconds, Watts};
-use crate::device::clock::{Clocks, VoltageCurve};
+use crate::device::clock::VoltageCurve;
 use crate::kernel::key::ModelKey;
 use crate::law::calibration::Tier;
 use crate::law::power::{ClockLaw, PowerModel, waiting_at};
@@ -317,20 +317,29 @@ impl<'a> Step<'a> {
     fn predict(&self, point: OperatingPoint, limits: &Limits, clocks: &[f64], likely: &[Outcome]) -> NetworkPrediction {
         let (network, setup, power_tier) = (self.network, &self.setup, self.power_tier);
         let mut totals = Totals::default();
-        let mut layers = Vec::with_capacity(self.kernels.len());
-        let mut clock = 0.0;
         let mut ran: Vec<Ran> = Vec::with_capacity(self.kernels.len());
+        // How many run as the first of those that are alike does.
+        let mut counts = vec![0.0; self.kernels.len()];
+        let set = |core| Board::new(setup.gpu, self.clock_law, core);
+        let mut board = set(1.0);
         for (i, (kernel, &core)) in self.kernels.iter().zip(clocks).enumerate() {
-            let known = kernel.repeats.filter(|&first| first < i && clocks[first] == core).map(|first| ran[first]);
-            let at = || kernel.at(Clocks { core, memory: limits.memory }, self.clock_law, setup.gpu);
-            let as_it_ran = known.unwrap_or_else(at);
-            ran.push(as_it_ran);
-            layers.push(kernel.prediction(&as_it_ran));
-            let Some(prediction) = layers.last() else { continue };
-            clock += core * prediction.time.value.get();
-            totals.add(prediction, kernel);
+            if board.core != core {
+                board = set(core);
+            }
+            let first = kernel.repeats.filter(|&first| first < i && clocks[first] == core);
+            ran.push(first.map_or_else(|| kernel.at(&board, limits.memory), |first| ran[first]));
+            counts[first.unwrap_or(i)] += 1.0;
+            totals.cost = totals.cost + kernel.cost;
             totals.host = totals.host + Stages::of(kernel.phase, kernel.host);
-            totals.moved += as_it_ran.moved * prediction.time.value.get();
+        }
+        let layers: Vec<LayerPrediction> =
+            self.kernels.iter().zip(&ran).map(|(kernel, ran)| kernel.prediction(ran)).collect();
+        let mut clock = 0.0;
+        for (i, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
+            let time = layers[i].time.value.get() * count;
+            totals.add(count, &layers[i], &self.kernels[i]);
+            totals.moved += ran[i].moved * time;
+            clock += clocks[i] * time;
         }
         clock /= totals.time.value.get();
         let mut phases: Vec<PhaseTotal> = Vec::new();

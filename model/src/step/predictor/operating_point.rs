@@ -184,6 +184,7 @@ pub(super) fn highest_by_slope(low: f64, high: f64, excess: impl Fn(f64) -> (f64
 }
 
 /// The same, beginning where the clock is expected.
+#[inline]
 pub(super) fn highest_near(near: Option<f64>, low: f64, high: f64, excess: impl Fn(f64) -> (f64, f64)) -> Option<f64> {
     let (value, slope) = excess(high);
     if value <= 0.0 {

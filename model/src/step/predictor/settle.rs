@@ -1,7 +1,7 @@
 //! Which clocks a step's kernels run at: those that their times are of, and those that a limit leaves.
 
 use super::PredictError;
-use super::kernel::Kernel;
+use super::kernel::{Board, Kernel};
 use super::operating_point::{Limits, OperatingPoint, highest, highest_by_slope, lowest};
 use super::step::Step;
 use super::summary::Order;
@@ -164,11 +164,12 @@ impl Step<'_> {
     ) -> f64 {
         let excess = |core: f64| {
             let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
+            let board = Board::new(self.setup.gpu, self.clock_law, core);
             for (kernel, count) in kernels.clone() {
                 let slowdown = kernel.slowdown(Clocks { core, memory: limits.memory });
                 let t = kernel.time.value * (slowdown * count);
                 time += t;
-                energy += kernel.power(self.setup.gpu, self.clock_law, core, slowdown) * t;
+                energy += kernel.power(&board, slowdown) * t;
             }
             energy / time / allowed - 1.0 - ROUNDING
         };

@@ -2,7 +2,7 @@
 
 use super::drained::{Place, cuts, cuts_of};
 use super::intervals::Outcome;
-use super::kernel::Kernel;
+use super::kernel::{Board, Kernel};
 use super::operating_point::{Limits, OperatingPoint};
 use super::settle::{REACTION, stretches_of};
 use super::step::Step;
@@ -219,7 +219,7 @@ impl<'a> Step<'a> {
             step.clock_law = ClockLaw::Voltage(curve);
             for (kernel, &core) in step.kernels.iter_mut().zip(&clocks) {
                 let slowdown = kernel.slowdown(Clocks { core, memory: 1.0 });
-                let drawn = kernel.power(gpu, self.clock_law, core, slowdown);
+                let drawn = kernel.power(&Board::new(gpu, self.clock_law, core), slowdown);
                 let level = step.clock_law.level(kernel.clock(core));
                 let (idle, otherwise) = (waiting_at(gpu, level), power(gpu, kernel.drives, level, slowdown));
                 if otherwise > idle {
@@ -292,10 +292,11 @@ impl<'s, 'a> Grouped<'s, 'a> {
         for groups in &self.stretches {
             let groups = groups.iter().map(|&(at, count)| (&step.kernels[at], count));
             let core = step.settled(groups.clone(), limits);
+            let board = Board::new(setup.gpu, step.clock_law, core);
             for (kernel, count) in groups {
                 let slowdown = kernel.slowdown(Clocks { core, memory: limits.memory });
                 let time = kernel.time.times(slowdown * count);
-                totals.energy += kernel.power(setup.gpu, step.clock_law, core, slowdown) * time.value;
+                totals.energy += kernel.power(&board, slowdown) * time.value;
                 let sum = &mut totals.time;
                 *sum = Estimate { value: sum.value + time.value, p05: sum.p05 + time.p05, p95: sum.p95 + time.p95 };
                 totals.stages = totals.stages + Stages::of(kernel.phase, time.value);

@@ -47,17 +47,17 @@ impl Default for Estimate<Seconds> {
 }
 
 impl Totals {
-    pub(super) fn add(&mut self, layer: &LayerPrediction, kernel: &Kernel<'_>) {
-        let time = layer.time.value;
+    /// Adds so many of a kernel, but for their operations and traffic.
+    pub(super) fn add(&mut self, count: f64, layer: &LayerPrediction, kernel: &Kernel<'_>) {
+        let Estimate { value: time, p05, p95 } = layer.time.times(count);
         self.time.value += time;
-        self.time.p05 += layer.time.p05;
-        self.time.p95 += layer.time.p95;
+        self.time.p05 += p05;
+        self.time.p95 += p95;
         self.stages = self.stages + Stages::of(layer.phase, time);
-        self.bound += layer.bound;
-        self.energy += layer.energy;
-        self.cost = self.cost + kernel.cost;
+        self.bound += layer.bound * count;
+        self.energy += layer.energy * count;
         self.errors += time * kernel.error;
-        self.by_tier[layer.tier as usize] += (layer.time.p95 - layer.time.p05).get();
+        self.by_tier[layer.tier as usize] += (p95 - p05).get();
         if let Some(substitute) = kernel.substitute {
             let known = self.substituted.iter_mut().find(|(by, kind, _)| (*by, *kind) == (substitute, layer.kind));
             match known {
