@@ -11,10 +11,8 @@ use std::ops::RangeInclusive;
 
 /// Results that a multiprocessor can make in a cycle.
 const PER_CYCLE: RangeInclusive<f64> = 0.001..=1000.0;
-/// Cycles that a line of the first-level cache can take.
-const CYCLES_PER_LINE: f64 = 100.0;
 /// Cycles that a row of a kernel can take.
-const CYCLES: RangeInclusive<f64> = 1.0..=1e6;
+pub(super) const CYCLES: RangeInclusive<f64> = 1.0..=1e6;
 /// Maps and results together up to this share of the second-level cache are read from it, beyond that and once the cache from
 /// memory: `calibrate/tools/torch_copies.py --planes data/measurements/h100/torch_unusual.csv`, 3.0 % off in the mean, 4.2 from
 /// 0.2 on and 3.5 from 0.4.
@@ -95,106 +93,6 @@ impl Broadcast {
             return Seconds::ZERO;
         }
         bound()
-    }
-}
-
-/// Norms over features by a block of threads for each row, however short that is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RowByRow {
-    /// Cycles of a multiprocessor per row of a layer norm.
-    cycles_per_row: ByWidth,
-    /// Cycles from a kernel's start to its end of a layer norm and of a root mean square: of any, and per feature.
-    latency: [(f64, f64); 2],
-}
-
-impl RowByRow {
-    /// What a norm takes at least, forward at a board's highest clock; nothing of all other layers.
-    pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
-        let (cycles_per_row, (any, per_feature)) = match work.layer() {
-            _ if work.phase != Phase::Forward => return Seconds::ZERO,
-            Layer::LayerNorm(_) => (self.cycles_per_row.of(work.precision), self.latency[0]),
-            Layer::RmsNorm(_) => (0.0, self.latency[1]),
-            _ => return Seconds::ZERO,
-        };
-        let features = work.input().axis();
-        let rows = work.input().elements() / features.max(1) * work.batch;
-        let (clock, sms) = (gpu.core_clock.boost.value.get(), gpu.sms.value as f64);
-        let latency = any + per_feature * features as f64;
-        Seconds::new(latency.max(cycles_per_row * rows as f64 / sms) / clock)
-    }
-}
-
-/// Bytes that a thread fetches at once: rows of a table that are no multiple of them go through another kernel.
-const FETCHED: u64 = 16;
-
-/// Rows of a table by a block of threads for each, however short they are.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gather {
-    /// Cycles of a multiprocessor per row.
-    cycles_per_row: f64,
-    /// Cycles of few rows.
-    latency: f64,
-}
-
-impl Gather {
-    /// What fetching rows takes at least, forward at a board's highest clock; nothing of all other layers.
-    pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
-        let Layer::Embedding(table) = work.layer() else { return Seconds::ZERO };
-        let whole = table.features.saturating_mul(work.precision.bytes()).is_multiple_of(FETCHED);
-        if !whole || work.phase != Phase::Forward {
-            return Seconds::ZERO;
-        }
-        let rows = (work.input().elements() * work.batch) as f64;
-        let (clock, sms) = (gpu.core_clock.boost.value.get(), gpu.sms.value as f64);
-        Seconds::new((self.latency + self.cycles_per_row * rows / sms) / clock)
-    }
-}
-
-/// Softmaxes whose rows lie across memory, as over tokens of `[heads, tokens, features]`: threads that are neighbours read values
-/// that are not, so that lines of the first-level cache bound them. How PyTorch takes threads: `SpatialSoftMax_getBlockSize` of
-/// aten/src/ATen/native/cuda/PersistentSoftmax.cuh and SoftMax.cu of pytorch/pytorch 2.11.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Columns {
-    /// Cycles of a multiprocessor for each line that a warp touches.
-    cycles_per_line: f64,
-    /// Cycles of a short one.
-    latency: f64,
-}
-
-/// Threads of a block at most.
-const BLOCK: u64 = 1024;
-/// Up to so many columns, and from rows of so many values, threads share a row.
-const SHARED_ROWS: u64 = 64;
-const WARP: u64 = 32;
-/// Bytes of a line.
-const LINE: u64 = 128;
-/// A row is read for its maximum, its sum and its results, which are written.
-const PASSES: u64 = 4;
-
-impl Columns {
-    /// What such a softmax takes at least, forward at a board's highest clock; nothing of all other layers.
-    pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
-        let Layer::Softmax(softmax) = work.layer() else { return Seconds::ZERO };
-        let input = work.input();
-        let (row, apart) = (softmax.row(&input), softmax.apart(&input));
-        if work.phase != Phase::Forward || apart < 2 || row == 0 {
-            return Seconds::ZERO;
-        }
-        let columns = apart.min(BLOCK);
-        let shared = if columns <= SHARED_ROWS && row >= SHARED_ROWS {
-            1 << (BLOCK / columns).ilog2().min(row.ilog2())
-        } else {
-            1
-        };
-        let matrices = work.input().elements() / (row * apart).max(1) * work.batch;
-        let blocks = matrices * apart.div_ceil(columns);
-        let warps = (columns * shared).div_ceil(WARP);
-        let rows_of_a_warp = shared.min(WARP);
-        let lines = (rows_of_a_warp * apart * work.precision.bytes()).div_ceil(LINE).min(rows_of_a_warp);
-        let touched = PASSES * row.div_ceil(shared) * warps * lines;
-        let turns = (blocks as f64 / gpu.sms.value as f64).max(1.0);
-        let cycles = self.latency + self.cycles_per_line * touched as f64 * turns;
-        Seconds::new(cycles / gpu.core_clock.boost.value.get())
     }
 }
 
@@ -472,67 +370,6 @@ impl BroadcastFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RowByRowFile {
-    cycles_per_row: [f64; 2],
-    latency: [f64; 2],
-    rms_latency: [f64; 2],
-    #[serde(rename = "source")]
-    _source: String,
-}
-
-impl RowByRowFile {
-    pub(super) fn read(self) -> Result<RowByRow, FileError> {
-        let latency = |field: &str, [any, per_feature]: [f64; 2]| -> Result<(f64, f64), FileError> {
-            Ok((within(field, any, CYCLES)?, within(field, per_feature, 0.0..=*CYCLES.end())?))
-        };
-        Ok(RowByRow {
-            cycles_per_row: ByWidth::read("layer_norm cycles_per_row", self.cycles_per_row, &CYCLES)?,
-            latency: [
-                latency("layer_norm latency", self.latency)?,
-                latency("layer_norm rms_latency", self.rms_latency)?,
-            ],
-        })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ColumnsFile {
-    cycles_per_line: f64,
-    latency: f64,
-    #[serde(rename = "source")]
-    _source: String,
-}
-
-impl ColumnsFile {
-    pub(super) fn read(self) -> Result<Columns, FileError> {
-        Ok(Columns {
-            cycles_per_line: within("softmax_columns cycles_per_line", self.cycles_per_line, 0.01..=CYCLES_PER_LINE)?,
-            latency: within("softmax_columns latency", self.latency, CYCLES)?,
-        })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct GatherFile {
-    cycles_per_row: f64,
-    latency: f64,
-    #[serde(rename = "source")]
-    _source: String,
-}
-
-impl GatherFile {
-    pub(super) fn read(self) -> Result<Gather, FileError> {
-        Ok(Gather {
-            cycles_per_row: within("gather cycles_per_row", self.cycles_per_row, CYCLES)?,
-            latency: within("gather latency", self.latency, CYCLES)?,
-        })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct SequencesFile {
     reordered: f64,
     #[serde(rename = "source")]
@@ -546,7 +383,7 @@ impl SequencesFile {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::base::precision::Mode;
     use crate::base::shape::Shape;
@@ -554,7 +391,7 @@ mod tests {
     use crate::kernel::work::Trial;
     use crate::net::case::LayerCase;
 
-    fn work(kind: &str, fields: &str, dims: &[u64], precision: Precision) -> Trial {
+    pub(in crate::step::framework) fn work(kind: &str, fields: &str, dims: &[u64], precision: Precision) -> Trial {
         let layer = Layer::from_table(kind, fields.parse().expect("a table")).expect("a kind").expect("fields");
         let case = LayerCase { inputs: vec![Shape::new(dims).expect("a shape")], layer };
         Work::usual(case, Phase::Forward, 4, precision, Mode::Inference).expect("runs")
@@ -754,69 +591,5 @@ mod tests {
         assert!((between / 0.8f64.sqrt() - 1.0).abs() < 0.03, "{between}");
         // What is long is so whatever is read.
         assert!((of(Precision::Bf16, 64, 1024) - of(Precision::Bf16, 49, 1024)).abs() < 1e-12);
-    }
-
-    #[test]
-    fn short_rows_are_normalized_one_by_one() {
-        let (pytorch, gpu) = (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h200").expect("shipped"));
-        let rows = pytorch.layer_norm.expect("in the profile");
-        let of = |dims: &[u64], precision| rows.least(&work("layer_norm", "", dims, precision), &gpu).to_us();
-        // 4 x 16384 rows of 1.09 ns.
-        assert!((of(&[16384, 32], Precision::Fp16) - 71.5).abs() < 1.0, "{}", of(&[16384, 32], Precision::Fp16));
-        assert_eq!(of(&[16384, 32], Precision::Fp16), of(&[16384, 96], Precision::Fp16));
-        assert_eq!(
-            of(&[32, 128, 128], Precision::Fp16),
-            of(&[16384, 32], Precision::Fp16),
-            "over the channels of a map"
-        );
-        assert!(of(&[16384, 32], Precision::Fp32) > 1.3 * of(&[16384, 32], Precision::Fp16));
-        let gelu = work("gelu", "", &[16384, 32], Precision::Fp16);
-        assert_eq!(rows.least(&gelu, &gpu), Seconds::ZERO);
-        // One row: what a block takes from its first feature to its last.
-        assert!((of(&[1, 8192], Precision::Bf16) - 10.7).abs() < 0.1, "{}", of(&[1, 8192], Precision::Bf16));
-        let mean_square = rows.least(&work("rms_norm", "", &[1, 4096], Precision::Bf16), &gpu).to_us();
-        assert!((mean_square - 5.01).abs() < 0.01, "{mean_square}");
-    }
-
-    #[test]
-    fn softmaxes_down_columns_are_bound_by_lines() {
-        let (pytorch, gpu) =
-            (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h100-sxm").expect("shipped"));
-        let columns = pytorch.softmax_columns.expect("in the profile");
-        let of = |dims: &[u64], fields: &str, batch: u64| {
-            let trial = Trial { batch, ..work("softmax", fields, dims, Precision::Tf32) };
-            columns.least(&trial, &gpu).to_us()
-        };
-        // CoaT's of one sample took 178 and 179 us on an H100, 13 the narrow ones.
-        let middle = "middle = true";
-        assert!((of(&[8, 9217, 16], middle, 1) / 178.0 - 1.0).abs() < 0.1, "{}", of(&[8, 9217, 16], middle, 1));
-        assert!((of(&[8, 2305, 32], middle, 1) / 179.0 - 1.0).abs() < 0.1, "{}", of(&[8, 2305, 32], middle, 1));
-        assert!((of(&[8, 145, 64], middle, 1) / 13.0 - 1.0).abs() < 0.15, "{}", of(&[8, 145, 64], middle, 1));
-        // 128 blocks fill 132 multiprocessors once, 1,024 eight times.
-        assert_eq!(of(&[8, 2305, 32], middle, 16), of(&[8, 2305, 32], middle, 1));
-        assert!((of(&[8, 2305, 32], middle, 128) / of(&[8, 2305, 32], middle, 1) - 1024.0 / 132.0).abs() < 0.1);
-        // Over channels of wide maps neighbours read neighbours.
-        assert!(of(&[21, 256, 256], "", 1) < 10.0 && of(&[21, 256, 256], "", 1) > 2.0);
-        assert_eq!(of(&[8, 2305, 32], "last = true", 1), 0.0);
-        assert_eq!(of(&[2305, 32], "", 1), 0.0);
-    }
-
-    #[test]
-    fn rows_of_a_table_are_fetched_one_by_one_whatever_their_width() {
-        let (pytorch, gpu) =
-            (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h100-sxm").expect("shipped"));
-        let gather = pytorch.gather.expect("in the profile");
-        let of = |rows: u64, features: u64, precision| {
-            let fields = format!("vocabulary = 2209\nfeatures = {features}");
-            let trial = Trial { batch: 1, ..work("embedding", &fields, &[rows], precision) };
-            gather.least(&trial, &gpu).to_us()
-        };
-        // Swin v2's table of distances in windows of 24 x 24 positions: 201.1 us; in those of 12 x 12 14.1.
-        assert!((of(331_776, 16, Precision::Fp32) - 201.1).abs() < 1.0, "{}", of(331_776, 16, Precision::Fp32));
-        assert!((of(20_736, 4, Precision::Tf32) - 14.1).abs() < 0.3, "{}", of(20_736, 4, Precision::Tf32));
-        assert_eq!(of(331_776, 16, Precision::Fp16), of(331_776, 8, Precision::Bf16));
-        // 24 bytes are no multiple of what is fetched at once.
-        assert_eq!(of(153_664, 12, Precision::Bf16), 0.0);
-        assert_eq!(gather.least(&work("gelu", "", &[64, 16], Precision::Fp32), &gpu), Seconds::ZERO);
     }
 }
