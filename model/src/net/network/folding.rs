@@ -1,10 +1,9 @@
 //! Batch norms that an export folded into the weights of the layer before them, as kernels of their own again.
 
 use super::shaped::mark_gradients;
-use super::{Folded, Network, Node, ShapedLayer, ShapedNetwork, Source, Sources};
+use super::{Folded, Network, Node, ShapedLayer, ShapedNetwork, Source, Sources, relocate};
 use crate::net::layer::{BatchNorm, Layer};
 use std::collections::HashSet;
-use std::sync::Arc;
 
 /// What becomes of batch norms that an export folded into the layers before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,11 +99,7 @@ fn apart<T: Holds>(layers: &[T]) -> (Vec<T>, Vec<usize>, Vec<usize>) {
         let mut layer = layer.clone();
         let at = made.len();
         let (kind, from, folded) = layer.parts();
-        for source in Arc::make_mut(from) {
-            if let Source::Node(i) = source {
-                *i = results[*i];
-            }
-        }
+        relocate(from, &results);
         let held = std::mem::take(folded);
         let holds = held.holds();
         if held == Folded::Norm {

@@ -1,9 +1,8 @@
 //! Layers that an inference engine runs as one kernel: what follows a convolution, in the kernel's epilogue.
 
 use super::shaped::mark_gradients;
-use super::{ShapedLayer, ShapedNetwork, Source};
+use super::{ShapedLayer, ShapedNetwork, Source, relocate};
 use crate::net::layer::Layer;
-use std::sync::Arc;
 
 impl ShapedNetwork {
     /// The network as it runs where layers of the kinds `absorbed` are folded into the convolution before them, as long
@@ -39,11 +38,7 @@ impl ShapedNetwork {
             layers.push(made);
         }
         for layer in &mut layers {
-            for source in Arc::make_mut(&mut layer.from) {
-                if let Source::Node(j) = source {
-                    *j = place[*j];
-                }
-            }
+            relocate(&mut layer.from, &place);
         }
         mark_gradients(&mut layers);
         let mut network = self.clone();
@@ -52,7 +47,7 @@ impl ShapedNetwork {
     }
 
     /// Who reads each layer's result.
-    fn readers(&self) -> Vec<Vec<usize>> {
+    pub(super) fn readers(&self) -> Vec<Vec<usize>> {
         let mut readers = vec![Vec::new(); self.layers.len()];
         for (i, layer) in self.layers.iter().enumerate() {
             for source in layer.from.iter() {

@@ -5,7 +5,7 @@
 //! all is computed step by step. Exports hold the repetition in either case.
 
 use super::shaped::mark_gradients;
-use super::{ShapedLayer, ShapedNetwork, Source};
+use super::{ShapedLayer, ShapedNetwork, Source, relocate};
 use crate::base::precision::Precision;
 use crate::base::shape::{InvalidShape, Shape};
 use crate::net::layer::{Attention, Copied, Elementwise, Gradient, Layer, LayerOp as _, Reshape, Slice};
@@ -39,12 +39,12 @@ fn repeats(layer: &ShapedLayer) -> Option<u64> {
 }
 
 /// What a source repeats, where nothing else reads that or a view between.
-fn repeated(layers: &[ShapedLayer], readers: &[usize], source: Source) -> Option<Repeated> {
+fn repeated(layers: &[ShapedLayer], readers: &[Vec<usize>], source: Source) -> Option<Repeated> {
     let mut views = Vec::new();
     let Source::Node(mut at) = source else { return None };
     loop {
         let layer = &layers[at];
-        if readers[at] != 1 {
+        if readers[at].len() != 1 {
             return None;
         }
         if let Some(heads) = repeats(layer) {
@@ -76,12 +76,10 @@ impl ShapedNetwork {
     /// The network as what groups heads runs it.
     #[must_use]
     pub fn grouping_heads(mut self) -> Self {
-        let mut readers = vec![0; self.layers.len()];
-        for source in self.layers.iter().flat_map(|layer| layer.from.iter()) {
-            if let Source::Node(i) = source {
-                readers[*i] += 1;
-            }
+        if self.layers.iter().all(|layer| plain(layer).is_none()) {
+            return self;
         }
+        let readers = self.readers();
         let layers = &self.layers;
         let found = |layer: &ShapedLayer| {
             let attention = plain(layer)?;
@@ -152,11 +150,7 @@ fn in_steps(layers: &[ShapedLayer], places: &[(usize, bool)]) -> Result<Vec<Shap
     let mut next = places.iter().peekable();
     for (i, layer) in layers.iter().enumerate() {
         let mut layer = layer.clone();
-        let moved = layer.from.iter().map(|source| match *source {
-            Source::Node(k) => Source::Node(results[k]),
-            input => input,
-        });
-        layer.from = moved.collect();
+        relocate(&mut layer.from, &results);
         match next.next_if(|(at, _)| *at == i) {
             Some((_, repeated)) => written(&mut made, &layer, *repeated)?,
             None => made.push(layer),

@@ -80,6 +80,15 @@ pub struct Input {
 /// What a layer reads; copies share it.
 pub type Sources = Arc<[Source]>;
 
+/// Follows layers that have moved: `places` are where they are now.
+pub(crate) fn relocate(from: &mut Sources, places: &[usize]) {
+    for source in Arc::make_mut(from) {
+        if let Source::Node(i) = source {
+            *i = places[*i];
+        }
+    }
+}
+
 /// A layer in the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {

@@ -213,7 +213,10 @@ impl Host {
                 let steps = cells.steps(&case.inputs).saturating_mul(cells.directions());
                 of("recurrent_step") * steps.saturating_sub(STEPS_OF_CHAINS) as f64
             }
-            Layer::Conv2d(conv) => of("conv2d_group") * launched_groups(conv, &case.inputs, precision) as f64,
+            Layer::Conv2d(conv) => match launched_groups(conv, &case.inputs, precision) {
+                0 => Seconds::ZERO,
+                groups => of("conv2d_group") * groups as f64,
+            },
             _ => Seconds::ZERO,
         };
         of(&format!("{}_within", case.layer.kind())) + further

@@ -1,6 +1,7 @@
 //! Kernels over rows that are bound by how threads take these: norms, rows of tables, softmaxes.
 
 use super::kernels::{ByWidth, CYCLES};
+use super::sums::WARP;
 use crate::base::file::{FileError, within};
 use crate::base::precision::Phase;
 use crate::base::units::Seconds;
@@ -78,7 +79,6 @@ pub struct Columns {
 const BLOCK: u64 = 1024;
 /// Up to so many columns, and from rows of so many values, threads share a row.
 const SHARED_ROWS: u64 = 64;
-const WARP: u64 = 32;
 /// Bytes of a line.
 const LINE: u64 = 128;
 /// A row is read for its maximum, its sum and its results, which are written.

@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 /// Values that a thread reads at once.
 const AT_ONCE: u64 = 4;
 const THREADS: u64 = 512;
-const WARP: u64 = 32;
+pub(super) const WARP: u64 = 32;
 /// Values of a thread at least and at most where several blocks share a column.
 const OF_A_THREAD: RangeInclusive<u64> = 16..=256;
 

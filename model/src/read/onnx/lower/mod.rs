@@ -24,11 +24,10 @@ use crate::base::shape::Shape;
 use crate::base::text::{Names, shown};
 use crate::net::layer::{Copied, Flatten, Layer, LayerOp, Reshape};
 use crate::net::network::derived::each_step;
-use crate::net::network::{Folded, folding};
+use crate::net::network::{Folded, folding, relocate};
 use crate::net::network::{Input, Network, Node, Published, Source, Stated};
 use crate::read::own::MAX_LAYERS;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 /// Turns the operators of a graph into the layers of a network.
 ///
@@ -442,11 +441,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let mut keep = needed.iter();
         self.nodes.retain(|_| *keep.next().unwrap_or(&false));
         for node in &mut self.nodes {
-            for source in Arc::make_mut(&mut node.from) {
-                if let Source::Node(i) = source {
-                    *i = place[*i];
-                }
-            }
+            relocate(&mut node.from, &place);
             node.tied = node.tied.filter(|&i| needed[i]).map(|i| place[i]);
         }
         place
