@@ -16,7 +16,7 @@ pub use host::{Costs, Cut, Host, HostKind, OfNetworks, Stages};
 pub use input::Input;
 pub use kernels::{Broadcast, Maps, Sequences};
 pub use products::RowsApart;
-pub use rows::{Columns, Gather, RowByRow};
+pub use rows::{Columns, Gather, RowByRow, Windows};
 pub use serving::{Scheduling, Serving};
 pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
 pub use sums::Sums;
@@ -39,7 +39,7 @@ use crate::step::memory::{Activations, InPlace, MemoryPolicy};
 use host::HostFile;
 use kernels::{BroadcastFile, MapsFile, SequencesFile};
 use products::RowsApartFile;
-use rows::{ColumnsFile, GatherFile, RowByRowFile};
+use rows::{ColumnsFile, GatherFile, RowByRowFile, WindowsFile};
 use serde::{Deserialize, Serialize};
 use serving::ServingFile;
 use std::ops::RangeInclusive;
@@ -125,6 +125,8 @@ pub struct Framework {
     pub softmax_columns: Option<Columns>,
     /// How it fetches rows of a table, where their number bounds that.
     pub gather: Option<Gather>,
+    /// How it lays windows of maps side by side and adds them up.
+    pub windows: Option<Windows>,
     /// What counting the steps takes each batch norm that is trained.
     pub counter: Seconds,
     /// Jumps of its libraries' times by version.
@@ -264,6 +266,7 @@ struct File {
     layer_norm: Option<RowByRowFile>,
     softmax_columns: Option<ColumnsFile>,
     gather: Option<GatherFile>,
+    windows: Option<WindowsFile>,
     batch_norm: Option<BatchNormFile>,
     fused_update: Option<FusedUpdateFile>,
     parallel: Option<ParallelFile>,
@@ -537,6 +540,7 @@ impl Framework {
             layer_norm: file.layer_norm.map(RowByRowFile::read).transpose()?,
             softmax_columns: file.softmax_columns.map(ColumnsFile::read).transpose()?,
             gather: file.gather.map(GatherFile::read).transpose()?,
+            windows: file.windows.map(WindowsFile::read).transpose()?,
             sequences: file.sequences.map(SequencesFile::read).transpose()?,
             rows_apart: file.rows_apart.map(RowsApartFile::read).transpose()?,
             counter: file.batch_norm.map_or(Ok(Seconds::ZERO), |b| b.counter.time("batch_norm counter"))?,
@@ -706,7 +710,7 @@ mod tests {
                 "broadcast per_cycle is 0",
             ),
             (
-                "kind = \"add\"\nfactor = 1\n[gather]\ncycles_per_row = 0\nlatency = 1\nsource = \"x\"",
+                "kind = \"add\"\nfactor = 1\n[gather]\ncycles_per_row = 0\nlatency = 1\ngradient = [1, 1]\nsource = \"x\"",
                 "gather cycles_per_row is 0",
             ),
             ("kind = \"add\"\nfactor = 1\n[rows_apart]\nbandwidth = 0\nsource = \"x\"", "rows_apart bandwidth is 0"),

@@ -10,7 +10,7 @@ named_enum!(
     /// What the backward pass of an element-wise operation does about its inputs' gradients.
     #[derive(Default)]
     Gradient {
-        /// A kernel reads the result's gradient and the inputs: of a product, a power.
+        /// A kernel reads the result's gradient and the inputs: of a product, a root.
         #[default]
         Reads = "reads",
         /// Kernels for the dividend, and five for the divisor: `-grad * ((self / other) / other)`, summed where it was spread
@@ -19,6 +19,9 @@ named_enum!(
         /// Five kernels for each input: which is equal, which is less, half of the gradient, which of both, none where it is less:
         /// of a maximum (pytorch/pytorch 2.11, tools/autograd/derivatives.yaml).
         Selects = "selects",
+        /// Three kernels: the power less one, times the exponent, times the gradient (pytorch/pytorch 2.11,
+        /// torch/csrc/autograd/FunctionsManual.cpp, `pow_backward`).
+        Powers = "powers",
         /// A kernel reads the result's gradient alone: of a negation, a factor that nobody learns, a copy.
         Scales = "scales",
         /// The result's gradient is the input's: of a sum with what is no activation.
@@ -57,6 +60,16 @@ pub struct Elementwise {
     /// Whether autocast computes it in 32 bits: powers, exponentials, logarithms, reciprocals (aten/src/ATen/autocast_mode.h).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide: bool,
+    /// Places of a window, where windows of a map are laid side by side (im2col).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub im2col: u64,
+    /// Places of a window, where windows that lie side by side are added up in their map (col2im).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub col2im: u64,
+}
+
+fn is_zero(places: &u64) -> bool {
+    *places == 0
 }
 
 fn one_operation() -> u64 {
@@ -66,12 +79,22 @@ fn one_operation() -> u64 {
 impl Elementwise {
     /// One that reads nothing but its inputs and writes as many elements as the first has, unless a shape is given.
     pub fn of(ops: u64, output: Option<Shape>) -> Self {
-        Self { ops, parameters: 0, repeated: false, output, gradient: Gradient::default(), wide: false }
+        Self {
+            ops,
+            parameters: 0,
+            repeated: false,
+            output,
+            gradient: Gradient::default(),
+            wide: false,
+            im2col: 0,
+            col2im: 0,
+        }
     }
 
     /// Whether its backward pass reads its inputs. A copy's never does.
     pub fn saves(&self) -> bool {
-        matches!(self.gradient, Gradient::Reads | Gradient::Divides | Gradient::Selects) && self.ops > 0
+        matches!(self.gradient, Gradient::Reads | Gradient::Divides | Gradient::Selects | Gradient::Powers)
+            && self.ops > 0
     }
 
     /// Elements of all inputs over the batch, of each at most as many as there are results.
@@ -114,6 +137,10 @@ impl LayerOp for Elementwise {
                 let (read, written) = (inputs.saturating_mul(13) / 2, inputs.saturating_mul(7) / 2);
                 Some(site.streaming(ops.saturating_mul(5), read, written, self.parameters))
             }
+            Phase::BackwardData if self.gradient == Gradient::Powers => {
+                let read = x.saturating_mul(3).saturating_add(y);
+                Some(site.streaming(ops.saturating_mul(3), read, x.saturating_mul(3), self.parameters))
+            }
             Phase::BackwardData => {
                 let kept = if self.saves() { x } else { 0 };
                 let read = y.saturating_add(kept);
@@ -154,6 +181,7 @@ mod tests {
         assert_eq!(read(2, Gradient::Selects), (Some(6), true), "six and a half");
         assert_eq!(read(1, Gradient::Scales), (Some(1), false));
         assert_eq!(read(1, Gradient::Divides), (Some(7), true));
+        assert_eq!(read(1, Gradient::Powers), (Some(4), true));
         assert_eq!(read(0, Gradient::Reads), (Some(1), false), "a copy");
         assert_eq!(read(1, Gradient::Passes), (None, false));
         assert_eq!(read(1, Gradient::Absent), (None, false));

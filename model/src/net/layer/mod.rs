@@ -306,6 +306,7 @@ impl Layer {
         match self {
             Self::Elementwise(elementwise) if !elementwise.saves() => Saved::Nothing,
             Self::Reduce(reduce) if reduce.norm => Saved::Both,
+            Self::Reduce(reduce) if reduce.variance => Saved::Inputs,
             other => other.row().saved,
         }
     }

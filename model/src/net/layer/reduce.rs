@@ -6,7 +6,7 @@ use crate::base::shape::Shape;
 use crate::net::cost::{LayerCost, Site};
 use serde::{Deserialize, Serialize};
 
-/// Mean, sum, maximum or norm over the last dimension, which goes away.
+/// Mean, sum, maximum, norm or variance over the last dimension, which goes away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reduce {
@@ -16,6 +16,9 @@ pub struct Reduce {
     /// Whether its result is in 32 bits under autocast: of a sum, as of a norm (aten/src/ATen/autocast_mode.h).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide: bool,
+    /// Whether it is the rows' variance, whose gradient is their distance from the mean.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub variance: bool,
 }
 
 impl LayerOp for Reduce {
@@ -33,10 +36,16 @@ impl LayerOp for Reduce {
 
     /// One operation per input element; backward spreads the gradient. A norm's is `grad * (self / norm)`, with zeros where the
     /// norm is none: three kernels, taken together (pytorch/pytorch 2.11, torch/csrc/autograd/FunctionsManual.cpp, `norm_backward`).
+    /// A variance's is `grad * (self - mean(self))` times a number: four (`var_backward` there), forward four operations per element.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
         let (x, y) = (site.in_elements(), site.out_elements());
         match phase {
+            Phase::Forward if self.variance => Some(site.streaming(x.saturating_mul(4), x, y, 0)),
             Phase::Forward => Some(site.streaming(x, x, y, 0)),
+            Phase::BackwardData if self.variance => {
+                let (read, small) = (x.saturating_mul(3), y.saturating_mul(4));
+                Some(site.streaming(read, read.saturating_add(small), x.saturating_mul(2).saturating_add(small), 0))
+            }
             Phase::BackwardData if self.norm => {
                 let all = x.saturating_mul(3);
                 Some(site.streaming(all, all.saturating_add(y), all, 0))
@@ -60,10 +69,17 @@ mod tests {
         let c = cost(&Reduce::default(), &[shape(&[8, 4])], 2, Phase::Forward, Mode::Inference).expect("runs");
         assert_eq!((c.ops.get(), c.written.get()), (64, 64));
         let backward = |norm| {
-            let c = cost(&Reduce { norm, wide: false }, &[shape(&[8, 4])], 2, Phase::BackwardData, Mode::Inference)
-                .expect("runs");
+            let c =
+                cost(&Reduce { norm, ..Reduce::default() }, &[shape(&[8, 4])], 2, Phase::BackwardData, Mode::Inference)
+                    .expect("runs");
             (c.read.get() / 4, c.written.get() / 4)
         };
         assert_eq!([false, true].map(backward), [(16, 64), (3 * 64 + 16, 3 * 64)]);
+        let variance = Reduce { variance: true, ..Reduce::default() };
+        let [forward, backward] = [Phase::Forward, Phase::BackwardData]
+            .map(|phase| cost(&variance, &[shape(&[8, 4])], 2, phase, Mode::Inference).expect("runs"));
+        assert_eq!((forward.ops.get(), forward.read.get() / 4, forward.written.get() / 4), (256, 64, 16));
+        // The mean, the distances, the factor of every row, the product.
+        assert_eq!((backward.read.get() / 4, backward.written.get() / 4), (3 * 64 + 4 * 16, 2 * 64 + 4 * 16));
     }
 }

@@ -22,7 +22,9 @@ const PATTERNS: &[(&str, &str)] = &[
         "Div(Sub(x, ReduceMean(x)), \
          Sqrt(Add(ReduceMean(Pow(Sub(x, ReduceMean(x)), 2) | Mul(Sub(x, ReduceMean(x)), Sub(x, ReduceMean(x)))), _)))",
     ),
-    // One kernel of PyTorch's.
+    // One kernel of PyTorch's. An unbiased variance is multiplied by the number of values and divided by one less.
+    ("Variance(x)", "Div(Mul(ReduceMean(Mul(Sub(x, ReduceMean(x)), Sub(x, ReduceMean(x)))), _), _)"),
+    ("Variance(x)", "ReduceMean(Mul(Sub(x, ReduceMean(x)), Sub(x, ReduceMean(x))))"),
     ("Rsqrt(x)", "Reciprocal(Sqrt(x))"),
     ("Rsqrt(x)", "Div(1, Sqrt(x))"),
     // With the factors first it is a module's own code, as all of transformers' are, one operation after the other.
@@ -43,6 +45,8 @@ const PATTERNS: &[(&str, &str)] = &[
     // Without a bias, in whose place a zero is exported.
     ("GroupNorm(x, w, w, g)", "Add(Mul(Reshape(InstanceNormalization(Reshape(x, s), $g, $c), t), $w), _)"),
     ("GroupNorm(x, w)", "Add(Mul(Reshape(InstanceNormalization(Reshape(x, s), _, _), t), $w), _)"),
+    // Windows side by side: nn.Unfold.
+    ("Im2Col(x, r, c)", "Reshape(Transpose(Gather(Gather(Pad(x) | x, $r), $c)))"),
     // Activations.
     ("Gelu(x)", "Mul(Mul(x, Add(Erf(Div(x, 1.41421) | Mul(x, 0.70711)), 1)), 0.5)"),
     // Halved first it is the function as torch.export decomposes it; with a division (ESM's own formula) it is written out.
@@ -87,6 +91,8 @@ const PATTERNS: &[(&str, &str)] = &[
         "MatMul(Softmax(Mul(MatMul(q, k), _) | Div(MatMul(q, k), _) \
          | MatMul(Mul(q, _) | Div(q, _) | q, Mul(k, _) | Div(k, _) | k)), v)",
     ),
+    // `torch.addcmul`: one kernel.
+    ("Scale(x, w, b)", "Add($b, Mul(Mul($w, x), 1))"),
     // One factor and one shift per channel, as Caffe and inference engines run them.
     ("Scale(x, w, b)", "Add(Mul(x, $w), $b)"),
     // A product and its bias.

@@ -321,7 +321,9 @@ impl<'g, 'a> Walk<'g, 'a> {
                 let last = self.over_map(op, place, x);
                 if last && out.len() >= 4 { channels_last(out) } else { contiguous(out) }
             }
-            "LayerNormalization" | "RMSNormalization" | "Softmax" | "LogSoftmax" => {
+            // Over the channels of maps it is written out.
+            "RMSNormalization" if self.over_channels(op) => self.pointwise(op, out),
+            "LayerNormalization" | "RMSNormalization" | "Softmax" | "LogSoftmax" | "Im2Col" | "Col2Im" => {
                 self.copy_unless_contiguous(op);
                 contiguous(out)
             }
@@ -343,10 +345,18 @@ impl<'g, 'a> Walk<'g, 'a> {
                 if parts.iter().all(|&id| self.is_channels_last(id)) { channels_last(out) } else { contiguous(out) }
             }
             "Expand" | "Tile" => contiguous(out),
-            operator if operator.starts_with("Reduce") && out.len() == dims.len() => self.like(x, out),
+            operator if (operator.starts_with("Reduce") || operator == "Variance") && out.len() == dims.len() => {
+                self.like(x, out)
+            }
             _ => self.pointwise(op, out),
         };
         self.strides.insert(made, strides);
+    }
+
+    /// Whether a norm's factors lie along another dimension than the last.
+    fn over_channels(&self, op: &Op<'_>) -> bool {
+        let factors = op.inputs.get(1).copied().flatten();
+        factors.is_some_and(|w| matches!(self.dims(w), [_, .., 1]) && self.dims(w).len() >= 3)
     }
 
     /// The order of one tensor for another of as many dimensions.

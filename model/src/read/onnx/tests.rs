@@ -656,6 +656,124 @@ fn a_norm_of_a_function_is_one_kernel_and_one_that_is_written_out_many() {
     }
 }
 
+/// Over the channels of maps a root mean square has no kernel of its own, with factors of every channel.
+#[test]
+fn a_root_mean_square_over_channels_runs_step_by_step() {
+    let mut m = Maker::new(18);
+    m.input("x", element::FLOAT, &["batch", "8", "14", "12"]);
+    let (two, axes) = (m.number(2.0), m.ints(&[1]));
+    let square = m.op("Pow", &["x", &two]);
+    let mean = m.op("ReduceMean", &[&square, &axes]);
+    let epsilon = m.number(1e-6);
+    let shifted = m.op("Add", &[&mean, &epsilon]);
+    let root = m.op("Sqrt", &[&shifted]);
+    let inverse = m.op("Reciprocal", &[&root]);
+    let normal = m.op("Mul", &["x", &inverse]);
+    let (weight, shape) = (m.weight("norm.weight", &[8]), m.ints(&[1, -1, 1, 1]));
+    let factors = m.op("Reshape", &[&weight, &shape]);
+    let y = m.op("Mul", &[&normal, &factors]);
+    let network = understood(m.bytes(&[&y]), &Options::default());
+    let steps = ["elementwise", "reduce", "elementwise", "elementwise", "multiply", "scale"];
+    assert_eq!((totals(&network).0, &kinds(&network)[..]), (8, &steps[..]));
+    let shaped = ShapedNetwork::new(&network, 2, Precision::Fp32, &[]).expect("fits");
+    let reduced = shaped.layers().iter().find(|l| l.case.layer.kind() == "reduce").expect("there");
+    assert_eq!(reduced.case.inputs[0].dims(), [168, 8]);
+}
+
+/// PyTorch has one kernel where exporters write the mean, the distances from it, their squares and those's mean.
+#[test]
+fn a_variance_is_one_kernel() {
+    for unbiased in [false, true] {
+        let mut m = Maker::new(18);
+        m.input("x", element::FLOAT, &["batch", "32", "64"]);
+        let axes = m.ints(&[-1]);
+        let mean = m.op("ReduceMean", &["x", &axes]);
+        let apart = m.op("Sub", &["x", &mean]);
+        let squares = m.op("Mul", &[&apart, &apart]);
+        let mut variance = m.op("ReduceMean", &[&squares, &axes]);
+        if unbiased {
+            let (all, less) = (m.number(64.0), m.number(63.0));
+            let sum = m.op("Mul", &[&variance, &all]);
+            variance = m.op("Div", &[&sum, &less]);
+        }
+        let y = m.op("Mul", &["x", &variance]);
+        let network = understood(m.bytes(&[&y]), &Options::default());
+        let [first, second] =
+            [0, 1].map(|i| network.nodes.iter().map(|n| &n.layer).filter(|l| l.kind() != "reshape").nth(i));
+        assert!(matches!(first, Some(Layer::Reduce(reduce)) if reduce.variance), "{first:?}");
+        assert_eq!(second.map(Layer::kind), Some("multiply"));
+        let written = super::export::write(&network).expect("can be said");
+        assert_eq!(kinds(&understood(written, &Options::default())), kinds(&network));
+    }
+    // Whose distances something else reads, too, is a norm that a module writes out.
+    let mut m = Maker::new(18);
+    m.input("x", element::FLOAT, &["batch", "32", "64"]);
+    let axes = m.ints(&[-1]);
+    let mean = m.op("ReduceMean", &["x", &axes]);
+    let apart = m.op("Sub", &["x", &mean]);
+    let squares = m.op("Mul", &[&apart, &apart]);
+    let variance = m.op("ReduceMean", &[&squares, &axes]);
+    let y = m.op("Div", &[&apart, &variance]);
+    let network = understood(m.bytes(&[&y]), &Options::default());
+    assert_eq!(kinds(&network).iter().filter(|kind| **kind == "reduce").count(), 2);
+}
+
+/// `nn.Unfold` is exported as two look-ups of a padded map, `nn.Fold` as an operator.
+#[test]
+fn windows_are_laid_side_by_side_by_one_kernel_and_added_up_by_one() {
+    let mut m = Maker::new(18);
+    m.input("x", element::FLOAT, &["batch", "8", "4", "4"]);
+    let pads = m.ints(&[0, 0, 1, 1, 0, 0, 1, 1]);
+    let padded = m.op("Pad", &["x", &pads]);
+    let rows = m.constant(Tensor {
+        data_type: element::INT64,
+        dims: vec![3, 2],
+        raw: [0i64, 2, 1, 3, 2, 4].iter().flat_map(|v| v.to_le_bytes()).collect(),
+        ..Tensor::default()
+    });
+    let down = m.op_with("Gather", &[&padded, &rows], "axis", &[2]);
+    let across = m.op_with("Gather", &[&down, &rows], "axis", &[4]);
+    let turned = m.op_with("Transpose", &[&across], "perm", &[0, 1, 2, 4, 3, 5]);
+    let shape = m.ints(&[-1, 72, 4]);
+    let windows = m.op("Reshape", &[&turned, &shape]);
+    let (image, block) = (m.ints(&[4, 4]), m.ints(&[3, 3]));
+    let ints = |name: &str, ints: &[i64]| Attribute {
+        name: name.into(),
+        ints: ints.to_vec(),
+        kind: 7,
+        ..Attribute::default()
+    };
+    let attributes = vec![ints("strides", &[2, 2]), ints("pads", &[1, 1, 1, 1])];
+    let y = m.add("Col2Im", &[&windows, &image, &block], 1, attributes).remove(0);
+    let network = understood(m.bytes(&[&y]), &Options::default());
+    let layers: Vec<_> = network
+        .nodes
+        .iter()
+        .filter_map(|n| if let Layer::Elementwise(layer) = &n.layer { Some(layer) } else { None })
+        .collect();
+    let [unfold, fold] = layers[..] else { panic!("{:?}", kinds(&network)) };
+    // Maps of 16 bits, whose channels lie last, are copied before.
+    assert_eq!(kinds(&network), ["reshape", "elementwise", "elementwise"]);
+    assert_eq!(copied(&network)[0], [""; 0]);
+    assert_eq!((unfold.im2col, unfold.col2im, fold.im2col, fold.col2im), (9, 0, 0, 9));
+    let sizes = [unfold, fold].map(|layer| layer.output.map(|shape| shape.to_string()));
+    assert_eq!(sizes, [Some("72x4".to_string()), Some("8x4x4".to_string())]);
+}
+
+/// A factor, and a shift that is added to the product, in one call.
+#[test]
+fn a_product_that_is_added_to_is_one_kernel() {
+    let mut m = Maker::new(18);
+    m.input("x", element::FLOAT, &["batch", "14", "14", "8"]);
+    let (weight, bias, shape) = (m.weight("grn.weight", &[8]), m.weight("grn.bias", &[8]), m.ints(&[1, 1, 1, 8]));
+    let (weight, bias) = (m.op("Reshape", &[&weight, &shape]), m.op("Reshape", &[&bias, &shape]));
+    let (one, product) = (m.number(1.0), m.op("Mul", &[&weight, "x"]));
+    let product = m.op("Mul", &[&product, &one]);
+    let y = m.op("Add", &[&bias, &product]);
+    let network = understood(m.bytes(&[&y]), &Options::default());
+    assert_eq!((totals(&network).0, &kinds(&network)[..]), (16, &["scale"][..]));
+}
+
 /// Conversions between real types say nothing in a file all of whose numbers have 32 bits.
 #[test]
 fn conversions_to_32_bits_are_none_where_all_have_them() {
@@ -863,7 +981,7 @@ fn element_wise_layers_say_what_their_gradients_read() {
     assert_eq!(of(&scalar("Mul")), (Gradient::Scales, 0));
     assert_eq!(of(&scalar("Add")), (Gradient::Passes, 0));
     assert_eq!(of(&scalar("Greater")), (Gradient::Absent, 0));
-    assert_eq!(of(&scalar("Pow")), (Gradient::Reads, 0));
+    assert_eq!(of(&scalar("Pow")), (Gradient::Powers, 0));
     let named = |name: &'static str, op: &'static str| {
         move |m: &mut Maker| {
             let w = m.weight(name, &[1]);

@@ -1,4 +1,4 @@
-//! Kernels over rows that are bound by how threads take these: norms, rows of tables, softmaxes.
+//! Kernels that are bound by how threads take rows and windows: norms, rows of tables, softmaxes, windows laid side by side.
 
 use super::kernels::{ByWidth, CYCLES};
 use super::sums::WARP;
@@ -7,7 +7,7 @@ use crate::base::precision::Phase;
 use crate::base::units::Seconds;
 use crate::device::gpu::Gpu;
 use crate::kernel::work::Work;
-use crate::net::layer::Layer;
+use crate::net::layer::{Elementwise, Layer};
 use serde::Deserialize;
 
 /// Cycles that a line of the first-level cache can take.
@@ -48,19 +48,29 @@ pub struct Gather {
     cycles_per_row: f64,
     /// Cycles of few rows.
     latency: f64,
+    /// Of a table's gradient: cycles of sorting what was looked up, and of adding up one row after the other what is of one place.
+    gradient: [f64; 2],
 }
 
 impl Gather {
-    /// What fetching rows takes at least, forward at a board's highest clock; nothing of all other layers.
+    /// What fetching rows, and adding up their gradients, takes at least at a board's highest clock; nothing of all other layers.
     pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
         let Layer::Embedding(table) = work.layer() else { return Seconds::ZERO };
-        let whole = table.features.saturating_mul(work.precision.bytes()).is_multiple_of(FETCHED);
-        if !whole || work.phase != Phase::Forward {
-            return Seconds::ZERO;
-        }
-        let rows = (work.input().elements() * work.batch) as f64;
+        let rows = work.input().elements() * work.batch;
         let (clock, sms) = (gpu.core_clock.boost.value.get(), gpu.sms.value as f64);
-        Seconds::new((self.latency + self.cycles_per_row * rows / sms) / clock)
+        match work.phase {
+            Phase::Forward => {
+                let whole = table.features.saturating_mul(work.precision.bytes()).is_multiple_of(FETCHED);
+                let cycles = self.latency + self.cycles_per_row * rows as f64 / sms;
+                if whole { Seconds::new(cycles / clock) } else { Seconds::ZERO }
+            }
+            // Of distances between places: each is looked up by so many pairs as there are places, in a step, not in a sample.
+            Phase::BackwardWeights if work.batch == 1 && table.vocabulary < rows => {
+                let [sorting, each] = self.gradient;
+                Seconds::new((sorting + each * (rows as f64).sqrt()) / clock)
+            }
+            _ => Seconds::ZERO,
+        }
     }
 }
 
@@ -111,6 +121,46 @@ impl Columns {
     }
 }
 
+/// Windows of maps laid side by side, a kernel for each sample of which a thread copies every window of a channel place by place,
+/// and windows added up in their map (aten/src/ATen/native/cuda/im2col.cuh and Im2Col.cu of pytorch/pytorch 2.11): division of
+/// places by steps bounds them, not memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Windows {
+    /// Cycles of a kernel of few windows, and from one place of them to the next.
+    latency: f64,
+    cycles_per_place: f64,
+    /// Cycles of a multiprocessor per value of windows that are laid side by side.
+    cycles_per_value: f64,
+    /// Cycles of a multiprocessor per value of a map that windows are added up in.
+    cycles_per_sum: f64,
+}
+
+impl Windows {
+    /// What laying windows side by side or adding them up takes at least at a board's highest clock, each of which is the
+    /// gradient of the other; nothing of all other layers.
+    pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
+        let Layer::Elementwise(Elementwise { im2col, col2im, .. }) = *work.layer() else { return Seconds::ZERO };
+        let (map, windows) = match (im2col, col2im) {
+            (0, 0) => return Seconds::ZERO,
+            (_, 0) => (work.input(), work.output),
+            _ => (work.output, work.input()),
+        };
+        let laid = match work.phase {
+            Phase::Forward => im2col > 0,
+            Phase::BackwardData => col2im > 0,
+            Phase::BackwardWeights | Phase::Update => return Seconds::ZERO,
+        };
+        let (clock, sms) = (gpu.core_clock.boost.value.get(), gpu.sms.value as f64);
+        let cycles = if laid {
+            let places = im2col.max(col2im) as f64;
+            self.latency + self.cycles_per_place * places + self.cycles_per_value * windows.elements() as f64 / sms
+        } else {
+            self.cycles_per_sum * map.elements() as f64 / sms
+        };
+        Seconds::new(cycles * work.batch as f64 / clock)
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RowByRowFile {
@@ -141,6 +191,7 @@ impl RowByRowFile {
 pub(super) struct GatherFile {
     cycles_per_row: f64,
     latency: f64,
+    gradient: [f64; 2],
     #[serde(rename = "source")]
     _source: String,
 }
@@ -150,6 +201,33 @@ impl GatherFile {
         Ok(Gather {
             cycles_per_row: within("gather cycles_per_row", self.cycles_per_row, CYCLES)?,
             latency: within("gather latency", self.latency, CYCLES)?,
+            gradient: [
+                within("gather gradient", self.gradient[0], CYCLES)?,
+                within("gather gradient", self.gradient[1], CYCLES)?,
+            ],
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WindowsFile {
+    latency: f64,
+    cycles_per_place: f64,
+    cycles_per_value: f64,
+    cycles_per_sum: f64,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl WindowsFile {
+    pub(super) fn read(self) -> Result<Windows, FileError> {
+        let few = 0.01..=CYCLES_PER_LINE;
+        Ok(Windows {
+            latency: within("windows latency", self.latency, CYCLES)?,
+            cycles_per_place: within("windows cycles_per_place", self.cycles_per_place, CYCLES)?,
+            cycles_per_value: within("windows cycles_per_value", self.cycles_per_value, few.clone())?,
+            cycles_per_sum: within("windows cycles_per_sum", self.cycles_per_sum, few)?,
         })
     }
 }
@@ -219,6 +297,42 @@ mod tests {
         // 24 bytes are no multiple of what is fetched at once.
         assert_eq!(of(153_664, 12, Precision::Bf16), 0.0);
         assert_eq!(gather.least(&work("gelu", "", &[64, 16], Precision::Fp32), &gpu), Seconds::ZERO);
+        // Distances of 14 x 14 places in 12 layers took 761 us and 113 of small kernels.
+        let gradient = |rows: u64, vocabulary: u64, batch| {
+            let fields = format!("vocabulary = {vocabulary}\nfeatures = 6");
+            let trial = work("embedding", &fields, &[rows], Precision::Tf32);
+            gather.least(&Trial { batch, phase: Phase::BackwardWeights, ..trial }, &gpu).to_us()
+        };
+        assert!((gradient(38_416, 729, 1) / 72.8 - 1.0).abs() < 0.05, "{}", gradient(38_416, 729, 1));
+        assert!((gradient(153_664, 2535, 1) / 122.0 - 1.0).abs() < 0.05, "{}", gradient(153_664, 2535, 1));
+        // Words of sentences are added up by another kernel.
+        assert_eq!([gradient(512, 30_522, 1), gradient(38_416, 729, 2)], [0.0, 0.0]);
+    }
+
+    #[test]
+    fn windows_are_laid_side_by_side_sample_by_sample_and_added_up_in_one() {
+        let (pytorch, gpu) =
+            (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h100-sxm").expect("shipped"));
+        let windows = pytorch.windows.expect("in the profile");
+        let of = |dims: &[u64], fields: &str, batch, phase| {
+            let trial = Trial { batch, phase, ..work("elementwise", fields, dims, Precision::Bf16) };
+            windows.least(&trial, &gpu).to_us()
+        };
+        let near = |found: f64, measured: f64| assert!((found / measured - 1.0).abs() < 0.2, "{found}, {measured}");
+        // VOLO's on an H100: 546 and 1,635 us at batch 64, 10.9 and 52.5 of one sample of 448 x 448.
+        let (unfold, fold) = ("im2col = 9\noutput = [2304, 576]", "col2im = 9\noutput = [256, 48, 48]");
+        near(of(&[256, 48, 48], unfold, 64, Phase::Forward), 546.0);
+        near(of(&[2304, 576], fold, 64, Phase::Forward), 1635.0);
+        near(of(&[384, 56, 56], "im2col = 9\noutput = [3456, 784]", 1, Phase::Forward), 10.9);
+        near(of(&[3456, 784], "col2im = 9\noutput = [384, 56, 56]", 1, Phase::Forward), 52.5);
+        // TNT's windows of 4 x 4.
+        near(of(&[24, 56, 56], "im2col = 16\noutput = [384, 196]", 16, Phase::Forward), 93.7);
+        near(of(&[3, 224, 224], "im2col = 256\noutput = [768, 196]", 64, Phase::Forward), 1980.0);
+        // The gradient of one is the other.
+        let phase = Phase::BackwardData;
+        assert_eq!(of(&[256, 48, 48], unfold, 64, phase), of(&[2304, 576], fold, 64, Phase::Forward));
+        assert_eq!(of(&[2304, 576], fold, 64, phase), of(&[256, 48, 48], unfold, 64, Phase::Forward));
+        assert_eq!(of(&[256, 48, 48], "", 64, Phase::Forward), 0.0);
     }
 
     #[test]

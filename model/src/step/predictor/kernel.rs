@@ -479,6 +479,7 @@ impl<'m> Plan<'_, 'm> {
         let value = framework.layer_norm.map_or(value, |l| value.max(l.least(&load.work, gpu)));
         let value = framework.softmax_columns.map_or(value, |c| value.max(c.least(&load.work, gpu)));
         let value = framework.gather.map_or(value, |g| value.max(g.least(&load.work, gpu)));
+        let value = framework.windows.map_or(value, |w| value.max(w.least(&load.work, gpu)));
         let value = framework.broadcast.map_or(value, |b| value.max(b.least(&load.work, layer.parted, gpu)));
         let value = framework.maps.map_or(value, |m| value.max(m.least(&load.work, gpu)));
         let value = framework.sums.map_or(value, |s| value.max(s.least(&load.work, gpu)));

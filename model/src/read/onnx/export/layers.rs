@@ -140,6 +140,14 @@ impl Writer<'_> {
             }
             Layer::Reduce(reduce) if rank > 1 => {
                 let axes = self.integers(&site.named("axes"), &[-1]);
+                if reduce.variance {
+                    let [mean, distance, square] = ["mean", "distance", "square"].map(|part| site.named(part));
+                    self.node("ReduceMean", &[&x, &axes], &mean, &[("keepdims", Int(1))]);
+                    self.node("Sub", &[&x, &mean], &distance, &[]);
+                    self.node("Mul", &[&distance, &distance], &square, &[]);
+                    self.node("ReduceMean", &[&square, &axes], name, &[("keepdims", Int(0))]);
+                    return Ok(());
+                }
                 let op = if reduce.norm { "ReduceL2" } else { "ReduceMean" };
                 self.node(op, &[&x, &axes], name, &[("keepdims", Int(0))]);
             }

@@ -9,7 +9,7 @@ use crate::base::shape::{Shape, product};
 use crate::base::text::Names;
 use crate::net::case::LayerCase;
 use crate::net::layer::{
-    Activation, BatchNorm, Concat, Elementwise, Embedding, Gradient, Layer, LayerNorm, Linear, Reduce, Softmax,
+    Activation, BatchNorm, Concat, Elementwise, Embedding, Layer, LayerNorm, Linear, Reduce, Softmax,
 };
 use crate::net::network::Derived;
 use crate::read::onnx::graph::Id;
@@ -115,7 +115,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
                 let (results, all) = (product(&output), product(&read?));
                 let length = all.checked_div(results).filter(|length| *length > 1)?;
                 Some((
-                    Layer::Reduce(Reduce { norm: operator == "ReduceL2", wide: false }),
+                    Layer::Reduce(Reduce { norm: operator == "ReduceL2", ..Reduce::default() }),
                     vec![Shape::new(&[results, length]).ok()?],
                 ))
             }
@@ -136,8 +136,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
                     inputs.push(output);
                 }
                 let output = (inputs.first() != Some(&output)).then_some(output);
-                let (parameters, gradient, repeated, wide) = (0, Gradient::Reads, false, false);
-                Some((Layer::Elementwise(Elementwise { ops, parameters, repeated, output, gradient, wide }), inputs))
+                Some((Layer::Elementwise(Elementwise::of(ops, output)), inputs))
             }
         }
     }

@@ -157,6 +157,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
             "RotaryEmbedding" => self.rotary(op),
             "LayerNormalization" | "RMSNormalization" => self.layer_norm(op),
             "WrittenRMSNormalization" => self.written_rms_norm(op),
+            "Variance" => self.reduce_to_results(op),
+            "Im2Col" => self.unfold(op),
             "Softmax" | "LogSoftmax" => self.softmax(op),
             "Dropout" => self.dropout(op),
             "Guarded" => self.alias(op),

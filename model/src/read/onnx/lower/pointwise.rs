@@ -29,6 +29,7 @@ fn gradient(operator: &str, learned: bool, activations: usize, whole: bool) -> G
         "Add" | "Sub" | "Sum" | "Neg" => Gradient::Scales,
         "Mul" | "Div" if activations == 1 && !learned => Gradient::Scales,
         "Div" if activations > 1 => Gradient::Divides,
+        "Pow" => Gradient::Powers,
         "Max" | "Min" => Gradient::Selects,
         "Floor" | "Ceil" | "Round" | "Sign" | "Not" | "And" | "Or" | "Xor" | "Equal" | "Greater" | "Less"
         | "GreaterOrEqual" | "LessOrEqual" | "IsNaN" | "IsInf" => Gradient::Absent,
@@ -39,6 +40,11 @@ fn gradient(operator: &str, learned: bool, activations: usize, whole: bool) -> G
 /// What autocast computes in 32 bits, whatever it reads (aten/src/ATen/autocast_mode.h of pytorch/pytorch 2.11).
 const WIDE: [&str; 12] =
     ["Pow", "Exp", "Log", "Reciprocal", "Rsqrt", "Sinh", "Cosh", "Tan", "Asin", "Acos", "CumSum", "ReduceSum"];
+
+/// One operation of a module's own code.
+fn written(gradient: Gradient, wide: bool) -> Layer {
+    Layer::Elementwise(Elementwise { gradient, wide, ..Elementwise::of(1, None) })
+}
 
 impl<'g, 'a> Lowering<'g, 'a> {
     /// Rows over the last dimension: `[rows, length]`, or `[length]`.
@@ -90,7 +96,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
                 let samples = self.call(op).int("sampling_ratio").filter(|s| (1..=64).contains(s)).unwrap_or(2) as u64;
                 12 * samples * samples
             }
-            "MaxRoiPool" | "Col2Im" => 4,
+            "MaxRoiPool" => 4,
+            "Col2Im" => 1,
             // A box against every other one of its class: about ten operations each.
             "NonMaxSuppression" => {
                 let boxes = op.inputs.first().copied().flatten().and_then(|id| self.tensor(id).dims.get(1).copied());
@@ -133,6 +140,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
             repeated: constants.iter().flatten().any(|&id| self.tensor(id).elements() > 1),
             wide: WIDE.contains(&&op.op[..]),
             output: if same { None } else { Some(shape(&output)?) },
+            im2col: 0,
+            col2im: if op.op == "Col2Im" { self.places_of_a_window(op) } else { 0 },
         };
         let place = self.emit(op, Layer::Elementwise(layer), from.into_iter().map(|(_, s)| s).collect(), &constants)?;
         // Indices beside values are made by the same kernel.
@@ -141,6 +150,26 @@ impl<'g, 'a> Lowering<'g, 'a> {
                 self.made_at(op, position, place.clone())?;
             }
         }
+        self.made(op, place)
+    }
+
+    /// Of `Col2Im`, whose third input is the window's sides.
+    fn places_of_a_window(&self, op: &'g Op<'a>) -> u64 {
+        let sides = op.inputs.get(2).copied().flatten().and_then(|id| self.tensor(id).ints());
+        sides.map_or(1, |sides| sides.iter().map(|&side| side.max(1) as u64).product())
+    }
+
+    /// `torch.nn.Unfold`: windows of a map side by side, one kernel.
+    pub(super) fn unfold(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
+        let input = self.activation(op, 0)?;
+        let from = self.seen(input, &self.dims(input)?)?;
+        let sides = [1, 2].map(|at| op.inputs.get(at).copied().flatten().and_then(|id| self.tensor(id).dims.first()));
+        let layer = Elementwise {
+            gradient: Gradient::Scales,
+            im2col: sides.into_iter().flatten().map(|&side| side.max(1) as u64).product(),
+            ..Elementwise::of(0, Some(shape(&self.dims(op.outputs[0])?)?))
+        };
+        let place = self.emit(op, Layer::Elementwise(layer), vec![from], &[])?;
         self.made(op, place)
     }
 
@@ -296,8 +325,37 @@ impl<'g, 'a> Lowering<'g, 'a> {
             "RMSNormalization" => Layer::RmsNorm(RmsNorm {}),
             _ => Layer::LayerNorm(LayerNorm { affine: weights.is_some() }),
         };
+        if channels_first && op.op == "RMSNormalization" {
+            return self.rms_norm_of_maps(op);
+        }
         let from = self.seen(input, &seen)?;
         let place = self.emit(op, layer, vec![from], learned)?;
+        self.made(op, place)
+    }
+
+    /// Layers that a module's own code runs one after the other, under its name.
+    fn then(&mut self, op: &Op<'_>, part: &str, layer: Layer, from: Vec<Source>) -> Result<Source, Issue> {
+        self.push(&format!("{}.{part}", scope::path(op.node)), layer, from, &[]).map(|place| place.source)
+    }
+
+    /// A root mean square over the channels of a map, which has no kernel of its own (timm/layers/fast_norm.py, `rms_norm2d`).
+    fn rms_norm_of_maps(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
+        let input = self.activation(op, 0)?;
+        let dims = self.dims(input)?;
+        let &[channels, height, width] = &dims[..] else { return Err("it is over no map".into()) };
+        let view = |shape: &[u64]| {
+            let shape = shape.iter().map(|&d| d as i64).collect();
+            Layer::Reshape(Reshape { shape, copy: Copied::Never })
+        };
+        let from = self.seen(input, &dims)?;
+        let square = self.then(op, "pow", written(Gradient::Powers, true), vec![from])?;
+        let rows = self.then(op, "pow.view", view(&[height * width, channels]), vec![square])?;
+        let mean = self.then(op, "mean", Layer::Reduce(Reduce::default()), vec![rows])?;
+        let shifted = self.then(op, "add", written(Gradient::Passes, false), vec![mean])?;
+        let root = self.then(op, "rsqrt", written(Gradient::Reads, true), vec![shifted])?;
+        let root = self.then(op, "rsqrt.view", view(&[1, height, width]), vec![root])?;
+        let normed = self.then(op, "mul", Layer::Multiply(Multiply {}), vec![from, root])?;
+        let place = self.emit(op, Layer::Scale(Scale { bias: false }), vec![normed], &op.inputs[1..])?;
         self.made(op, place)
     }
 
@@ -319,19 +377,14 @@ impl<'g, 'a> Lowering<'g, 'a> {
             _ => vec![1],
         };
         let from = self.seen(input, &seen)?;
-        let pass = |gradient, wide| Layer::Elementwise(Elementwise { gradient, wide, ..Elementwise::of(1, None) });
-        let name = scope::path(op.node);
-        let then = |lowering: &mut Self, part: &str, layer: Layer, from: Vec<Source>| {
-            lowering.push(&format!("{name}.{part}"), layer, from, &[]).map(|place| place.source)
-        };
-        let wide = then(self, "float", Layer::Cast(Cast { to: Width::Wide }), vec![from])?;
-        let square = then(self, "pow", pass(Gradient::Reads, true), vec![wide])?;
-        let mean = then(self, "mean", Layer::Reduce(Reduce::default()), vec![square])?;
-        let shifted = then(self, "add", pass(Gradient::Passes, false), vec![mean])?;
-        let root = then(self, "rsqrt", pass(Gradient::Reads, true), vec![shifted])?;
-        let root = then(self, "view", Layer::Reshape(Reshape { shape: ones, copy: Copied::Never }), vec![root])?;
-        let normed = then(self, "mul", Layer::Multiply(Multiply {}), vec![wide, root])?;
-        let narrow = then(self, "to", Layer::Cast(Cast { to: Width::Narrow }), vec![normed])?;
+        let wide = self.then(op, "float", Layer::Cast(Cast { to: Width::Wide }), vec![from])?;
+        let square = self.then(op, "pow", written(Gradient::Powers, true), vec![wide])?;
+        let mean = self.then(op, "mean", Layer::Reduce(Reduce::default()), vec![square])?;
+        let shifted = self.then(op, "add", written(Gradient::Passes, false), vec![mean])?;
+        let root = self.then(op, "rsqrt", written(Gradient::Reads, true), vec![shifted])?;
+        let root = self.then(op, "view", Layer::Reshape(Reshape { shape: ones, copy: Copied::Never }), vec![root])?;
+        let normed = self.then(op, "mul", Layer::Multiply(Multiply {}), vec![wide, root])?;
+        let narrow = self.then(op, "to", Layer::Cast(Cast { to: Width::Narrow }), vec![normed])?;
         let place = self.emit(op, Layer::Scale(Scale { bias: false }), vec![narrow], &op.inputs[1..])?;
         self.made(op, place)
     }
@@ -366,18 +419,22 @@ impl<'g, 'a> Lowering<'g, 'a> {
         {
             return self.pool_whole(op, space, pool);
         }
+        self.reduce_to_results(op)
+    }
+
+    /// Over rows of as many values as there are for each result.
+    pub(super) fn reduce_to_results(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
+        let input = self.activation(op, 0)?;
         let results = product(&self.dims(op.outputs[0])?);
         let length = product(&self.dims(input)?) / results.max(1);
         if length == 1 {
             return self.alias(op);
         }
         let from = self.seen(input, &[results, length])?;
-        let place = self.emit(
-            op,
-            Layer::Reduce(Reduce { norm: op.op == "ReduceL2", wide: WIDE.contains(&&op.op[..]) }),
-            vec![from],
-            &[],
-        )?;
+        let operator = &op.op[..];
+        let layer =
+            Reduce { norm: operator == "ReduceL2", wide: WIDE.contains(&operator), variance: operator == "Variance" };
+        let place = self.emit(op, Layer::Reduce(layer), vec![from], &[])?;
         self.made(op, place)
     }
 }
