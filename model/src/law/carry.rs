@@ -16,18 +16,22 @@ const MOST: f64 = 0.98;
 /// Where operands stay in place, so much of the second-level cache keeps them from memory.
 const KEPT: f64 = 0.5;
 
+/// t^p = rest^p + traffic^p: streams wait for the launch, the cache and the memory one after the other; products hide traffic.
+const STREAMS: f64 = 1.5;
+const PRODUCTS: f64 = 2.0;
+
 /// What a kernel's traffic takes with the memory that a model is of, and with that of the board it runs on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Carry {
     from: Seconds,
     to: Seconds,
-    /// t^p = rest^p + traffic^p.
+    /// [`STREAMS`] or [`PRODUCTS`].
     exponent: f64,
 }
 
 impl Carry {
     /// Nothing differs.
-    pub const NONE: Self = Self { from: Seconds::ZERO, to: Seconds::ZERO, exponent: 1.0 };
+    pub const NONE: Self = Self { from: Seconds::ZERO, to: Seconds::ZERO, exponent: PRODUCTS };
 
     /// From the memory that a model is of to the board's own.
     pub fn between(model: &Load<'_>, board: &Load<'_>) -> Self {
@@ -44,14 +48,22 @@ impl Carry {
             }
             _ => 1.0,
         };
-        // Streams wait for the launch, the cache and the memory one after the other; products hide traffic.
-        let exponent = if board.work.family() == Family::Stream { 1.5 } else { 2.0 };
+        let exponent = if board.work.family() == Family::Stream { STREAMS } else { PRODUCTS };
         Self { from: from * (beyond / REACHED), to: to * (beyond / REACHED), exponent }
     }
 
     /// A time with the model's memory as it is on the board.
     pub fn to_board(&self, time: Seconds) -> Seconds {
         exchanged(time, self.from, self.to, self.exponent)
+    }
+
+    /// By which factor it shortens any time at most, of as many samples as there may be.
+    pub(crate) fn shortest(&self) -> f64 {
+        if self.to >= self.from {
+            return 1.0;
+        }
+        let all = Seconds::new(1.0);
+        exchanged(all, all, all * (self.to / self.from), self.exponent).get()
     }
 
     /// A time on the board as it is with the model's memory.
@@ -67,8 +79,11 @@ fn exchanged(time: Seconds, from: Seconds, to: Seconds, exponent: f64) -> Second
     }
     let part = from.min(time * MOST);
     let other = to * (part / from);
-    let power = |t: Seconds| t.get().powf(exponent);
-    Seconds::new((power(time) - power(part) + power(other)).powf(1.0 / exponent))
+    let sum = |power: fn(f64) -> f64| power(time.get()) - power(part.get()) + power(other.get());
+    Seconds::new(match exponent {
+        PRODUCTS => sum(|t| t * t).sqrt(),
+        _ => sum(|t| t * t.sqrt()).powf(1.0 / STREAMS),
+    })
 }
 
 #[cfg(test)]

@@ -64,18 +64,19 @@ impl<'m> Bounds<'_, 'm> {
     /// and so on up to 4,096 times as many samples.
     fn as_for_more_samples(&self, own: Seconds, batch: u64, loads: &mut Loads<'_>) -> Seconds {
         let model = self.found.model;
-        // Over another memory traffic is carried, which the smallest ratio says nothing of.
-        let shortest = self.found.shortest().filter(|_| model.is_over(loads.board.memory)).map(f64::exp);
+        let carried = Carry::between(loads.over(), &loads.board).shortest();
+        let shortest = self.found.shortest().map(|log| log.exp() * carried);
         least(own, |times, least| {
             if !batch.checked_mul(times).is_some_and(|batch| loads.alone_over(batch)) {
                 return More::End;
             }
-            let reference = loads.board.roofline.reference(model.exponent, model.floor);
+            let reference = loads.over().roofline.reference(model.exponent, model.floor);
             if shortest.is_some_and(|shortest| reference * shortest >= least) {
                 return More::End;
             }
             let engine = model.foreseen(&loads.board.work, self.setup.calibration);
-            let by_engine = engine.terms.and(shortest).map(|_| reference * self.found.shortest_by(engine.terms).exp());
+            let by_engine =
+                engine.terms.and(shortest).map(|_| reference * (self.found.shortest_by(engine.terms).exp() * carried));
             if by_engine.is_some_and(|bound| bound >= least) {
                 return More::NoLess;
             }
