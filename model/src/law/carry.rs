@@ -107,6 +107,17 @@ mod tests {
     }
 
     #[test]
+    fn no_time_is_shortened_by_more_than_the_most() {
+        for (exponent, to) in [(1.5, 60.0), (2.0, 60.0), (2.0, 99.0), (1.5, 140.0), (2.0, 100.0)] {
+            let carry = carry(100.0, to, exponent);
+            let shortened = |time: f64| carry.to_board(Seconds::from_us(time)).to_us() / time;
+            let least = [1.0, 50.0, 99.0, 102.0, 104.0, 120.0, 1e3, 1e6].map(shortened).into_iter().fold(1.0, f64::min);
+            assert!((carry.shortest() - least).abs() < 1e-9, "{carry:?}: {least}");
+        }
+        assert_eq!(Carry::NONE.shortest(), 1.0);
+    }
+
+    #[test]
     fn parameters_come_from_memory_however_large_the_cache_is() {
         use crate::base::precision::{Mode, Phase, Precision};
         use crate::base::shape::Shape;
