@@ -8,7 +8,7 @@ use super::{PredictError, Setup};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, traffic_share};
 use crate::law::power::{ClockLaw, OverClock, waiting};
-use std::ops::{AddAssign, Range};
+use std::ops::AddAssign;
 
 /// How long power is averaged before the limit acts on it: on an H200 the clock falls 20 to 40 ms after a heavy layer
 /// begins (MODELLING.md).
@@ -154,6 +154,9 @@ impl Settling<'_> {
             if fastest >= limits.ceiling {
                 following += own;
             } else {
+                if held.is_empty() {
+                    held.reserve(groups.len());
+                }
                 held.push((fastest, own, own.excess(over, fastest, most).0 / fastest));
             }
         }
@@ -236,22 +239,22 @@ impl AddAssign for Spent {
     }
 }
 
-/// Consecutive kernels that together take as long as the limit takes to act; a rest goes to the last.
-pub(super) fn stretches_of(times: impl ExactSizeIterator<Item = Seconds>) -> Vec<Range<usize>> {
-    let mut list: Vec<Range<usize>> = Vec::new();
-    let (mut start, mut time, kernels) = (0, Seconds::ZERO, times.len());
-    for (i, value) in times.enumerate() {
+/// The turns at which stretches end of consecutive kernels that together take as long as the limit takes to act; a rest goes to the
+/// last.
+pub(super) fn ends_of(times: impl ExactSizeIterator<Item = Seconds>) -> Vec<usize> {
+    let (mut ends, mut time, kernels) = (Vec::new(), Seconds::ZERO, times.len());
+    for (turn, value) in times.enumerate() {
         time += value;
         if time >= REACTION {
-            list.push(start..i + 1);
-            (start, time) = (i + 1, Seconds::ZERO);
+            ends.push(turn + 1);
+            time = Seconds::ZERO;
         }
     }
-    match list.last_mut() {
-        Some(last) => last.end = kernels,
-        None => list.push(0..kernels),
+    match ends.last_mut() {
+        Some(last) => *last = kernels,
+        None => ends.push(kernels),
     }
-    list
+    ends
 }
 
 /// The step at the least value that draws a power, of those from `low` to `high`.

@@ -4,7 +4,7 @@ use super::drained::{Place, cuts, cuts_of};
 use super::intervals::Outcome;
 use super::kernel::{Board, Kernel};
 use super::operating_point::{Limits, OperatingPoint};
-use super::settle::{REACTION, stretches_of};
+use super::settle::{REACTION, ends_of};
 use super::step::Step;
 use super::sums::Sums;
 use super::totals::Totals;
@@ -17,7 +17,6 @@ use crate::net::cost::LayerCost;
 use crate::step::framework::{Cut, Stages};
 use crate::step::memory::{MemoryFootprint, footprint};
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::OnceLock;
 
 /// What a [`super::NetworkPrediction`] says of the whole step.
@@ -92,7 +91,7 @@ impl Order {
 
     /// The stretches over which a limit acts.
     fn groups(&self, step: &Step<'_>) -> Cow<'_, Stretches> {
-        let all = self.all.get_or_init(|| self.groups_of(step.kernels.len(), std::iter::once(0..self.alike.len())));
+        let all = self.all.get_or_init(|| self.groups_of(step.kernels.len(), &[self.alike.len()]));
         let time: Seconds = all.groups.iter().map(|&(place, count)| step.kernels[place].time.value * count).sum();
         match time < REACTION * SURELY_SHORT {
             true => Cow::Borrowed(all),
@@ -102,30 +101,34 @@ impl Order {
 
     /// The same, however long the step is.
     pub fn stretches(&self, step: &Step<'_>) -> Stretches {
-        let times = (0..self.alike.len()).map(|turn| step.kernels[self.place(turn)].time.value);
-        self.groups_of(step.kernels.len(), stretches_of(times).into_iter())
+        let ends = match self.once {
+            true => ends_of(self.alike.iter().map(|&place| step.kernels[place].time.value)),
+            false => ends_of(step.kernels.iter().map(|kernel| kernel.time.value)),
+        };
+        self.groups_of(step.kernels.len(), &ends)
     }
 
-    /// Those of some turns of a step of so many kernels.
-    fn groups_of(&self, kernels: usize, turns: impl Iterator<Item = Range<usize>>) -> Stretches {
+    /// Those that end at some turns, of a step of so many kernels.
+    fn groups_of(&self, kernels: usize, ends: &[usize]) -> Stretches {
         // Where every kernel's group is, which is of the stretch if it lies behind those before.
         let mut group = vec![usize::MAX; kernels];
-        let mut of = Stretches { groups: Vec::with_capacity(self.alike.len()), ends: Vec::new() };
-        for range in turns {
-            let (begin, end) = (of.groups.len(), range.end);
-            for turn in range {
-                let known = &mut group[self.alike[turn]];
-                match of.groups.get_mut(*known).filter(|_| *known >= begin) {
-                    Some((_, count)) => *count += 1.0,
-                    None => {
-                        *known = of.groups.len();
-                        of.groups.push((self.place(turn), 1.0));
-                    }
+        let mut groups: Vec<Group> = Vec::with_capacity(self.alike.len());
+        let (mut from, mut of) = (0, Vec::with_capacity(ends.len()));
+        for &end in ends {
+            let begin = groups.len();
+            for (turn, &alike) in self.alike[from..end].iter().enumerate() {
+                let known = group[alike];
+                if known >= begin && known < groups.len() {
+                    groups[known].1 += 1.0;
+                } else {
+                    group[alike] = groups.len();
+                    groups.push((if self.once { alike } else { from + turn }, 1.0));
                 }
             }
-            of.ends.push((end, of.groups.len()));
+            of.push((end, groups.len()));
+            from = end;
         }
-        of
+        Stretches { groups, ends: of }
     }
 
     /// A step that holds all of its kernels.
