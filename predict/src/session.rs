@@ -19,11 +19,15 @@ use joulecast_model::step::framework::{Framework, HostSpeed, Launch};
 use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::Warning;
 use joulecast_reports::given;
+use rayon::prelude::*;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// So many networks are read by several threads, which take longer to wake up than few networks take.
+pub(crate) const MANY: usize = 16;
 
 /// Calibrations of a file or folder that somebody names.
 #[derive(Clone)]
@@ -148,7 +152,12 @@ impl Session {
             [all] if all == "all" => catalog::network_names().map(str::to_string).collect(),
             _ => typed.to_vec(),
         };
-        let all = all.iter().map(|name| self.network(name, reading)).collect::<Result<Vec<_>, _>>()?;
+        let read = |name: &String| self.network(name, reading);
+        let all: Vec<_> = match all.len() {
+            0..MANY => all.iter().map(read).collect(),
+            _ => all.par_iter().map(read).collect(),
+        };
+        let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
         let identity = |s: &Arc<Source>| match Format::of(&s.typed) {
             Format::Zoo => s.network.name.clone(),
             _ => place(&s.typed),

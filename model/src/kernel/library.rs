@@ -109,6 +109,19 @@ impl Rule {
         gpu: &Gpu,
         library: Option<f64>,
     ) -> Option<Seconds> {
+        let below = self.concerns(layer, phase, gpu, library)?;
+        let ruled = (time * self.factor).max(self.at_least);
+        (below.is_none_or(|n| batch < n) && ruled != time).then_some(ruled)
+    }
+
+    /// Of a kernel that it holds for at some batch: below which, where not at all. `None` of all others.
+    pub(crate) fn concerns(
+        &self,
+        layer: &ShapedLayer,
+        phase: Phase,
+        gpu: &Gpu,
+        library: Option<f64>,
+    ) -> Option<Option<u64>> {
         let Layer::Conv2d(conv) = &layer.case.layer else { return None };
         let c = &self.condition;
         let age = library?;
@@ -121,10 +134,8 @@ impl Rule {
             && c.phases.as_ref().is_none_or(|p| p.contains(&phase))
             && c.kernel.is_none_or(|k| conv.kernel.is(k))
             && c.channels_from.is_none_or(|n| channels >= n)
-            && c.batch_below.is_none_or(|n| batch < n)
             && c.map_up_to.is_none_or(|n| height.max(width) <= n);
-        let ruled = (time * self.factor).max(self.at_least);
-        (holds && ruled != time).then_some(ruled)
+        holds.then_some(c.batch_below)
     }
 }
 

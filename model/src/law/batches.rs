@@ -242,6 +242,8 @@ pub(crate) struct OverBatches<'a, 'm> {
     changing: Wanted,
     fixed: Variables,
     polynomial: Bounded,
+    /// Whether fewer samples of the layer alone move less than the kernel does, as they compute less.
+    shrinks: bool,
     /// Whether what stays the same lies within what was fitted, and bounds of what does not.
     inside: bool,
     domain: Vec<Range>,
@@ -256,13 +258,25 @@ pub(crate) struct Taken<'m> {
     pub timed: [Timed; LANES],
     /// The engine that the library is expected to choose, where its model knows that engine.
     pub engines: [Option<&'m str>; LANES],
+    /// What is to be done on the board.
+    pub amounts: Amounts<Lanes>,
+    /// Where no fewer samples lie within what was fitted.
+    pub below: [bool; LANES],
 }
 
 /// What a model expects of a kernel in several batches.
 struct Expected {
     reference: Lanes,
     log: Lanes,
+    lies: Lies,
+}
+
+/// Where a kernel lies of what was fitted, in several batches.
+#[derive(Clone, Copy)]
+struct Lies {
     inside: [bool; LANES],
+    /// Whether a size lies outside that comes no nearer with fewer samples.
+    below: [bool; LANES],
 }
 
 impl<'a, 'm> OverBatches<'a, 'm> {
@@ -300,6 +314,8 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         let (domain, settled): (Vec<Range>, Vec<Range>) = model.domain.iter().partition(|r| changing.has(r.variable));
         let polynomial = model.polynomial_of().where_only(changing, &fixed.values);
         let engines = Self::engines(model, &loads.board, chip);
+        let no_more = |alone: Line, own: Line| alone.at_one <= own.at_one && alone.each <= own.each;
+        let shrinks = no_more(alone.bytes, own.described().bytes);
         let longest = Seconds::new(f64::INFINITY);
         let ends: Vec<Seconds> = match found.stated {
             Some(_) => vec![longest],
@@ -315,6 +331,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             library,
             changing,
             polynomial,
+            shrinks,
             inside: settled.iter().all(within),
             domain,
             distance: model.distance().where_only(changing, &fixed.values),
@@ -360,9 +377,9 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         each
     }
 
-    /// What is to be done on the board in each of several batches.
-    pub fn amounts(&self, batches: &[u64; LANES]) -> Amounts<Lanes> {
-        amounts(&self.own.board, Lanes(batches.map(|batch| batch as f64)))
+    /// What it does in all at a batch.
+    pub fn cost(&self, batch: u64) -> LayerCost {
+        self.cost.at(batch)
     }
 
     /// The engine of the library's choice at each of so many samples.
@@ -377,22 +394,31 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         })
     }
 
-    fn expects(&self, lines: &Lines, batch: Lanes, engines: &[Option<usize>; LANES], room: &mut Room) -> Expected {
+    /// What is expected of it where so much is to be done on the board.
+    fn expects(
+        &self,
+        lines: &Lines,
+        board: &Amounts<Lanes>,
+        batch: Lanes,
+        engines: &[Option<usize>; LANES],
+        room: &mut Room,
+    ) -> Expected {
         let model = self.found.model;
-        let over = amounts(lines.over(), batch);
+        let over = lines.over.as_ref().map(|over| amounts(over, batch));
+        let over = over.as_ref().unwrap_or(board);
         let reference = over.reference(self.loads.over().roofline.narrow, model.exponent, model.floor);
         if let Some(stated) = self.found.stated {
             let log = Lanes::of(stated.log);
-            return Expected { reference, log, inside: self.is_inside(lines, &over, batch, reference, engines, room) };
+            return Expected { reference, log, lies: self.lies(lines, over, batch, reference, engines, room) };
         }
-        let inside = self.is_inside(lines, &over, batch, reference, engines, room);
+        let lies = self.lies(lines, over, batch, reference, engines, room);
         let mut log = self.polynomial.at(&room.values.0, &mut room.held);
-        for (log, &inside) in log.0.iter_mut().zip(&inside) {
+        for (log, &inside) in log.0.iter_mut().zip(&lies.inside) {
             let (low, high) = if inside { model.ratio_range } else { model.ordinary_range };
             *log = log.clamp(low, high);
         }
         let by_engine = self.by_engine(engines, room);
-        Expected { reference, log: log + by_engine + self.found.correction, inside }
+        Expected { reference, log: log + by_engine + self.found.correction, lies }
     }
 
     /// The variables that batches change of those that are read where these engines run.
@@ -405,8 +431,8 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         known.fold(own, |reads, narrowed| reads.or(narrowed.terms.reads())).and(self.changing)
     }
 
-    /// Fills the room with the variables, and says in which batches they lie within what was fitted.
-    fn is_inside(
+    /// Fills the room with the variables, and says where they lie of what was fitted.
+    fn lies(
         &self,
         lines: &Lines,
         over: &Amounts<Lanes>,
@@ -414,23 +440,28 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         reference: Lanes,
         engines: &[Option<usize>; LANES],
         room: &mut Room,
-    ) -> [bool; LANES] {
+    ) -> Lies {
         let model = self.found.model;
         let described = lines.described.as_ref().map(|described| amounts(described, batch));
         let described = described.as_ref().unwrap_or(over);
         let which = self.wanted(engines);
         self.loads.described().fill(described, (model.floor, self.library), which, &mut room.values.0);
-        let mut inside = reference.0.map(|reference| self.inside && reference >= model.shortest.get());
+        let mut inside = reference.0.map(|reference| reference >= model.shortest.get());
+        let mut below = [!self.inside; LANES];
         for range in &self.domain {
-            for (inside, value) in inside.iter_mut().zip(room.values.0[range.variable].0) {
-                *inside &= value >= range.low - EDGE && value <= range.high + EDGE;
+            let values = room.values.0[range.variable].0;
+            for ((inside, below), value) in inside.iter_mut().zip(&mut below).zip(values) {
+                *below |= value < range.low - EDGE;
+                *inside &= value <= range.high + EDGE;
             }
         }
+        inside.iter_mut().zip(below).for_each(|(inside, below)| *inside &= !below);
+        below.iter_mut().for_each(|below| *below &= self.shrinks);
         let distance = self.distance.at(&room.values.0, &mut room.held);
         for (inside, distance) in inside.iter_mut().zip(distance.0) {
             *inside &= distance <= self.farthest;
         }
-        inside
+        Lies { inside, below }
     }
 
     /// What engines add to ln(t / t_ref).
@@ -476,18 +507,18 @@ impl<'a, 'm> OverBatches<'a, 'm> {
     /// of more samples.
     pub fn taken(&self, batches: &[u64; LANES], room: &mut Room) -> Taken<'m> {
         let batch = batches.map(|batch| batch as f64);
-        let samples = amounts(&self.own.board, Lanes(batch)).batch.0;
-        let chosen = self.chosen(&samples);
-        let expected = self.expects(&self.own, Lanes(batch), &chosen, room);
+        let amounts = amounts(&self.own.board, Lanes(batch));
+        let chosen = self.chosen(&amounts.batch.0);
+        let expected = self.expects(&self.own, &amounts, Lanes(batch), &chosen, room);
         let times = self.times(&self.own, &batch, &expected);
         let mut timed = [Timed { value: Seconds::ZERO, edges: None, in_domain: false }; LANES];
         for (i, timed) in timed.iter_mut().enumerate() {
-            let inside = expected.inside[i];
+            let inside = expected.lies.inside[i];
             let bucket = self.edges.iter().find(|(up_to, _)| times[i] <= *up_to).or(self.edges.last());
             let edges = bucket.and_then(|(_, edges)| edges[usize::from(inside)]);
             *timed = Timed { value: times[i], edges, in_domain: inside };
         }
-        if expected.inside.contains(&false) {
+        if expected.lies.inside.contains(&false) {
             self.bound_by_longer(&batch, &mut timed, room);
         }
         let engine = |chosen: Option<usize>| {
@@ -495,30 +526,30 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             known.known(chosen?, self.found.model)?;
             known.choice.engines.get(chosen?).map(String::as_str)
         };
-        Taken { timed, engines: chosen.map(engine) }
+        Taken { timed, engines: chosen.map(engine), amounts, below: expected.lies.below }
     }
 
     /// Outside of what was measured no longer than the same kernel of 2, 4, 8 and so on times as many samples.
     fn bound_by_longer(&self, batch: &[f64; LANES], timed: &mut [Timed; LANES], room: &mut Room) {
         let Some(lines) = &self.longer else { return };
         let model = self.found.model;
-        let shortest = self.found.shortest().filter(|_| model.is_over(self.loads.board.memory));
+        let carried = Carry::between(self.loads.over(), &self.loads.board).shortest();
+        let shortest = self.found.shortest().map(|log| log.exp() * carried);
         let mut open: [bool; LANES] = std::array::from_fn(|i| !timed[i].in_domain);
         for times in super::time::MORE {
             let batch = batch.map(|batch| batch * times as f64);
             if let Some(shortest) = shortest {
                 let over = amounts(lines.over(), Lanes(batch));
                 let reference = over.reference(self.loads.over().roofline.narrow, model.exponent, model.floor);
-                let factor = shortest.exp();
                 for (open, (timed, reference)) in open.iter_mut().zip(timed.iter().zip(reference.0)) {
-                    *open &= reference * factor < timed.value.get();
+                    *open &= reference * shortest < timed.value.get();
                 }
             }
             if !open.contains(&true) {
                 return;
             }
-            let samples = amounts(&lines.board, Lanes(batch)).batch.0;
-            let expected = self.expects(lines, Lanes(batch), &self.chosen(&samples), room);
+            let board = amounts(&lines.board, Lanes(batch));
+            let expected = self.expects(lines, &board, Lanes(batch), &self.chosen(&board.batch.0), room);
             for (i, time) in self.times(lines, &batch, &expected).into_iter().enumerate() {
                 if open[i] {
                     timed[i].value = timed[i].value.min(time);

@@ -16,18 +16,22 @@ const MOST: f64 = 0.98;
 /// Where operands stay in place, so much of the second-level cache keeps them from memory.
 const KEPT: f64 = 0.5;
 
+/// t^p = rest^p + traffic^p: streams wait for the launch, the cache and the memory one after the other; products hide traffic.
+const STREAMS: f64 = 1.5;
+const PRODUCTS: f64 = 2.0;
+
 /// What a kernel's traffic takes with the memory that a model is of, and with that of the board it runs on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Carry {
     from: Seconds,
     to: Seconds,
-    /// t^p = rest^p + traffic^p.
+    /// [`STREAMS`] or [`PRODUCTS`].
     exponent: f64,
 }
 
 impl Carry {
     /// Nothing differs.
-    pub const NONE: Self = Self { from: Seconds::ZERO, to: Seconds::ZERO, exponent: 1.0 };
+    pub const NONE: Self = Self { from: Seconds::ZERO, to: Seconds::ZERO, exponent: PRODUCTS };
 
     /// From the memory that a model is of to the board's own.
     pub fn between(model: &Load<'_>, board: &Load<'_>) -> Self {
@@ -44,14 +48,22 @@ impl Carry {
             }
             _ => 1.0,
         };
-        // Streams wait for the launch, the cache and the memory one after the other; products hide traffic.
-        let exponent = if board.work.family() == Family::Stream { 1.5 } else { 2.0 };
+        let exponent = if board.work.family() == Family::Stream { STREAMS } else { PRODUCTS };
         Self { from: from * (beyond / REACHED), to: to * (beyond / REACHED), exponent }
     }
 
     /// A time with the model's memory as it is on the board.
     pub fn to_board(&self, time: Seconds) -> Seconds {
         exchanged(time, self.from, self.to, self.exponent)
+    }
+
+    /// By which factor it shortens any time at most, of as many samples as there may be.
+    pub(crate) fn shortest(&self) -> f64 {
+        if self.to >= self.from {
+            return 1.0;
+        }
+        let all = Seconds::new(1.0);
+        exchanged(all, all, all * (self.to / self.from), self.exponent).get()
     }
 
     /// A time on the board as it is with the model's memory.
@@ -67,8 +79,11 @@ fn exchanged(time: Seconds, from: Seconds, to: Seconds, exponent: f64) -> Second
     }
     let part = from.min(time * MOST);
     let other = to * (part / from);
-    let power = |t: Seconds| t.get().powf(exponent);
-    Seconds::new((power(time) - power(part) + power(other)).powf(1.0 / exponent))
+    let sum = |power: fn(f64) -> f64| power(time.get()) - power(part.get()) + power(other.get());
+    Seconds::new(match exponent {
+        PRODUCTS => sum(|t| t * t).sqrt(),
+        _ => sum(|t| t * t.sqrt()).powf(1.0 / STREAMS),
+    })
 }
 
 #[cfg(test)]
@@ -89,6 +104,17 @@ mod tests {
         assert_eq!(Carry::NONE.to_board(us(7.0)), us(7.0));
         // sqrt(5^2 - 3^2 + 6^2)
         assert!((carry(3.0, 6.0, 2.0).to_board(us(5.0)).to_us() - 52f64.sqrt()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn no_time_is_shortened_by_more_than_the_most() {
+        for (exponent, to) in [(1.5, 60.0), (2.0, 60.0), (2.0, 99.0), (1.5, 140.0), (2.0, 100.0)] {
+            let carry = carry(100.0, to, exponent);
+            let shortened = |time: f64| carry.to_board(Seconds::from_us(time)).to_us() / time;
+            let least = [1.0, 50.0, 99.0, 102.0, 104.0, 120.0, 1e3, 1e6].map(shortened).into_iter().fold(1.0, f64::min);
+            assert!((carry.shortest() - least).abs() < 1e-9, "{carry:?}: {least}");
+        }
+        assert_eq!(Carry::NONE.shortest(), 1.0);
     }
 
     #[test]

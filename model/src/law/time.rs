@@ -191,11 +191,6 @@ impl LayerModel {
 }
 
 impl LayerModel {
-    /// Whether it knows a kernel's board: then nothing of a time is carried.
-    pub(crate) fn is_over(&self, memory: Memory) -> bool {
-        self.memory.is_none_or(|own| own == memory)
-    }
-
     /// The smallest that ln(t / t_ref) can be.
     fn least_log(&self) -> f64 {
         let engines = self.engines.iter().map(Some).chain([None]);

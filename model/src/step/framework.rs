@@ -31,6 +31,7 @@ use crate::base::text::{names, shown};
 use crate::base::units::{Bytes, Dimension, Seconds};
 use crate::device::gpu::{Device, Gpu};
 use crate::kernel::library::{self, Rule};
+use crate::kernel::load::Load;
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::net::layer::{Layer, Optimizer};
 use crate::net::network::ShapedNetwork;
@@ -560,6 +561,19 @@ impl Framework {
     pub fn slower(&self, kernel: &KernelOf<'_>, batch: u64) -> (f64, Seconds) {
         let entry = self.slower.iter().find(|s| s.is_of(kernel));
         entry.map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra + s.extra_per_sample * batch as f64))
+    }
+
+    /// Whether [`Self::slower`] or a bias may make such a kernel another one, at any batch.
+    pub(crate) fn may_be_slower(&self, kernel: &KernelOf<'_>, load: &Load<'_>) -> bool {
+        let adds_bias = load.roofline.second > Seconds::ZERO && !(self.slower.is_empty() && self.broadcast.is_none());
+        adds_bias || self.slower.iter().any(|s| s.is_of(kernel))
+    }
+
+    /// Whether it has kernels that take longer than their traffic, however many samples there are.
+    pub(crate) fn bounds_kernels(&self) -> bool {
+        let Self { layer_norm, softmax_columns, gather, broadcast, maps, sums, sequences, .. } = self;
+        let rows = layer_norm.is_some() || softmax_columns.is_some() || gather.is_some();
+        rows || broadcast.is_some() || maps.is_some() || sums.is_some() || sequences.is_some()
     }
 
     /// What a layer takes to count the step, beside its kernels.

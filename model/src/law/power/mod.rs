@@ -359,7 +359,13 @@ impl OverClock {
 
     /// Power of a kernel that is as fast at any clock, W, and what it changes by per clock.
     pub fn power(&self, drives: Drives, core: f64) -> (f64, f64) {
-        let AtClock { waiting, waiting_slope, squared, squared_slope } = self.at(core);
+        self.power_at(drives, core, &self.at(core))
+    }
+
+    /// The same where [`Self::at`] of the clock is known.
+    #[inline]
+    pub fn power_at(&self, drives: Drives, core: f64, at: &AtClock) -> (f64, f64) {
+        let AtClock { waiting, waiting_slope, squared, squared_slope } = *at;
         let [clock, arithmetic, traffic] = drives.parts();
         let moving = clock * core + arithmetic;
         (

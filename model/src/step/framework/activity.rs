@@ -1,6 +1,7 @@
 //! How much of the power of kernels with random operands a framework's kernels draw in networks.
 
 use crate::base::file::{FileError, within};
+use crate::base::number::Number;
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::kernel::family::Family;
 use crate::kernel::load::Load;
@@ -32,19 +33,21 @@ impl Default for Activity {
 }
 
 /// The [`TRAITS`] of a kernel in a step; `dense`: no layer of its network makes zeros of half of its values, which switch nothing.
-fn traits(load: &Load<'_>, mode: Mode, dense: bool) -> [f64; TRAITS.len()] {
-    let is = |yes: bool| f64::from(u8::from(yes));
+fn traits<V: Number>(load: &Load<'_>, moved: V, mode: Mode, dense: bool) -> [V; TRAITS.len()] {
+    let is = |yes: bool| V::of(f64::from(u8::from(yes)));
     let work = &load.work;
     let stream = work.family() == Family::Stream;
-    let moved = (load.cost.read + load.cost.written).to_f64().max(1.0);
     // What the kernel before wrote is still in the cache, and a byte from there costs less energy than one from memory.
-    let cached = load.gpu.l2.as_ref().map_or(0.0, |l2| (l2.value.to_f64() / moved).ln().clamp(0.0, MOST_CACHED));
+    let cached = load.gpu.l2.as_ref().filter(|_| stream).map_or(V::of(0.0), |l2| {
+        let share = V::of(l2.value.to_f64()) / moved.max(V::of(1.0));
+        share.ln().between(0.0, MOST_CACHED)
+    });
     let training = mode == Mode::Training;
     [
         is(training),
         is(training && !stream && work.precision == Precision::Tf32),
         is(work.precision == Precision::Fp16),
-        if stream { cached } else { 0.0 },
+        cached,
         is(work.phase == Phase::Update),
         // In training runs show no difference.
         is(dense && !training),
@@ -54,11 +57,19 @@ fn traits(load: &Load<'_>, mode: Mode, dense: bool) -> [f64; TRAITS.len()] {
 impl Activity {
     /// By which factor a kernel draws more above waiting in a network's step than the law of power says.
     pub fn of(&self, load: &Load<'_>, mode: Mode, dense: bool) -> f64 {
-        let log = match self.coefficients.iter().all(|c| *c == 0.0) {
-            true => 0.0,
-            false => self.coefficients.iter().zip(traits(load, mode, dense)).map(|(c, trait_)| c * trait_).sum::<f64>(),
+        self.where_moved(load, load.cost.bytes().to_f64(), mode, dense)
+    }
+
+    /// The same where it moves so many bytes.
+    pub(crate) fn where_moved<V: Number>(&self, load: &Load<'_>, moved: V, mode: Mode, dense: bool) -> V {
+        let factor = match self.coefficients.iter().all(|c| *c == 0.0) {
+            true => V::of(1.0),
+            false => {
+                let terms = self.coefficients.iter().zip(traits(load, moved, mode, dense));
+                terms.fold(V::of(0.0), |sum, (c, trait_)| sum + trait_ * *c).exp()
+            }
         };
-        (self.factor * log.exp()).clamp(*FACTOR.start(), *FACTOR.end())
+        (factor * self.factor).between(*FACTOR.start(), *FACTOR.end())
     }
 
     /// The logarithm of the factor of all kernels, then the coefficients of the [`TRAITS`].
@@ -120,7 +131,8 @@ mod tests {
         let l2 = gpu.l2.as_ref().expect("a cache").value.to_f64();
         let of = |layer, width, phase, precision, mode| {
             let work = Work::usual(case(layer, width), phase, 64, precision, mode).expect("fits");
-            traits(&work.on(&gpu).expect("fits").expect("a peak"), mode, false)
+            let load = work.on(&gpu).expect("fits").expect("a peak");
+            traits(&load, load.cost.bytes().to_f64(), mode, false)
         };
         let linear = Layer::Linear(Linear { features: 320, bias: true });
         let relu = Layer::Activation(Activation { function: Function::Relu });
@@ -147,7 +159,8 @@ mod tests {
         let optimizer = Some(crate::net::layer::Optimizer::Momentum);
         let work = Work::usual(linear, Phase::Update, 64, Precision::Fp32, Mode::Training).expect("fits");
         let work = Work { optimizer, ..work };
-        let found = traits(&work.on(&gpu).expect("fits").expect("a peak"), Mode::Training, false);
+        let load = work.on(&gpu).expect("fits").expect("a peak");
+        let found = traits(&load, load.cost.bytes().to_f64(), Mode::Training, false);
         assert_eq!(found, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0], "its 34 million parameters are more than the cache holds");
     }
 

@@ -3,7 +3,7 @@
 
 use super::bounds::{Bounds, FewerSamples, tiled};
 use super::drained::places;
-use super::kernel::{Answers, Asked, Kernel, Models, OnBoard, Plan, computed_in, plan, predict_kernel};
+use super::kernel::{Answers, Asked, Kernel, Models, OfBatch, OnBoard, Plan, computed_in, plan, predict_kernel};
 use super::network::law_of;
 use super::step::Step;
 use super::summary::{Order, Prepared};
@@ -11,15 +11,16 @@ use super::{PredictError, Setup};
 use crate::base::name::Name;
 use crate::base::number::{LANES, Lanes};
 use crate::base::precision::{Phase, Precision};
-use crate::base::units::Seconds;
 use crate::kernel::work::Work;
 use crate::law::batches::{CostLine, OverBatches, Room, SAMPLED, Sampled};
 use crate::law::lookup::Substitute;
 use crate::law::power::{Drives, PowerModel};
 use crate::net::cost::LayerCost;
+use crate::net::layer::Layer;
 use crate::net::network::ShapedNetwork;
 use crate::net::network::derived::mode_of;
 use crate::step::memory::FootprintOverBatches;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A step of a network, ready to be predicted at other batches.
 pub struct StepOverBatches<'a> {
@@ -34,6 +35,15 @@ pub struct StepOverBatches<'a> {
     /// All kernels' operations and traffic.
     cost: CostLine,
     memory: FootprintOverBatches<'a>,
+    /// Those that nobody works at.
+    desks: Mutex<Vec<Desk<'a>>>,
+}
+
+/// What one thread works with, and what it found that holds at any batch.
+struct Desk<'a> {
+    room: Room,
+    /// Of each kernel that was asked for what is known of fewer samples.
+    fewer: Vec<Option<FewerSamples<'a, 'a>>>,
 }
 
 /// A kernel as it is predicted at any batch.
@@ -44,8 +54,20 @@ struct Made<'a> {
     cost: CostLine,
     /// Whether it runs once, whatever the batch.
     once: bool,
+    /// Which kernels it is of those that differ.
+    places: Vec<usize>,
     /// None of what goes the plain way.
-    over: Option<Box<(Plan<'static, 'a>, OverBatches<'a, 'a>)>>,
+    over: Option<Box<Over<'a>>>,
+}
+
+/// A kernel by its model, with what the framework makes of it.
+struct Over<'a> {
+    plan: Plan<'static, 'a>,
+    kernel: OverBatches<'a, 'a>,
+    /// [`Plan::errors`].
+    errors: [f64; 2],
+    /// Whether it takes what its model says, so that nobody asks for its load at every batch.
+    plain: bool,
 }
 
 impl<'a> StepOverBatches<'a> {
@@ -94,7 +116,7 @@ impl<'a> StepOverBatches<'a> {
             let Some(cost) = CostLine::through(costs) else { return Ok(None) };
             let once = many[i].1 == one[i].1;
             let over = if once { None } else { over(network, (name, &kernel), costs, setup, &mut models) };
-            asked.push(Made { name, asked: kernel, cost, once, over });
+            asked.push(Made { name, asked: kernel, cost, once, places: Vec::new(), over });
         }
         let Some(cost) = CostLine::through([*first, *last, *middle]) else { return Ok(None) };
         let Some(memory) = FootprintOverBatches::new(network, setup.mode, &setup.framework.memory, setup.choices())
@@ -113,10 +135,14 @@ impl<'a> StepOverBatches<'a> {
             let known = kernels[begin..].iter().position(|k| what(k) == what(&kernel));
             *alike = known.map_or(end, |known| begin + known);
             if known.is_none() {
+                if let Some(place) = kernel.asked {
+                    asked[place].places.push(end);
+                }
                 kernels.push(Kernel { repeats: None, ..kernel });
             }
         }
-        Ok(Some(Self { network, setup: *setup, law, asked, kernels, order, cost, memory }))
+        let desks = Mutex::default();
+        Ok(Some(Self { network, setup: *setup, law, asked, kernels, order, cost, memory, desks }))
     }
 
     /// How many kernels of those that were asked for are predicted for several batches at once, and of how many.
@@ -130,123 +156,145 @@ impl<'a> StepOverBatches<'a> {
     /// As [`Step::new`].
     pub fn prepare(&self, batches: &[u64]) -> Result<Vec<Prepared<'_, 'a>>, PredictError> {
         let mut prepared = Vec::with_capacity(batches.len());
-        let mut room = Room::new();
-        let mut fewer: Vec<Option<FewerSamples<'a, 'a>>> = self.asked.iter().map(|_| None).collect();
+        let mut desk = self.desks().pop().unwrap_or_else(|| self.new_desk());
         for batches in batches.chunks(LANES) {
-            let kernels = self.kernels_at(batches, &mut fewer, &mut room)?;
+            let kernels = self.kernels_at(batches, &mut desk)?;
             let memory = self.memory.at_each(batches);
             for ((&batch, kernels), memory) in batches.iter().zip(kernels).zip(memory) {
                 let step = Step::from_kernels(self.network, &self.setup, kernels)?;
                 prepared.push(Prepared::of_alike(step, &self.order, self.cost.at(batch), memory));
             }
         }
+        self.desks().push(desk);
         Ok(prepared)
     }
 
-    /// Kernels that differ, for each of at most [`LANES`] batches. `fewer`: what is known of each that was asked for.
-    fn kernels_at(
-        &self,
-        batches: &[u64],
-        fewer: &mut [Option<FewerSamples<'a, 'a>>],
-        room: &mut Room,
-    ) -> Result<Vec<Vec<Kernel<'a>>>, PredictError> {
-        let mut made: Vec<Vec<Kernel<'a>>> = batches.iter().map(|_| Vec::with_capacity(self.asked.len())).collect();
-        for (kernel, fewer) in self.asked.iter().zip(fewer) {
-            self.make(kernel, batches, &mut made, fewer, room)?;
-        }
-        let become_of = |made: &mut Kernel<'a>, kernel: &Kernel<'a>| {
-            let Kernel { name, kind, phase, host, asked, besides, .. } = *kernel;
-            (made.name, made.kind, made.phase, made.host, made.asked) = (name, kind, phase, host, asked);
-            if besides > Seconds::ZERO {
-                made.lengthen(besides);
-            }
-        };
-        // Mostly each of those that differ is the one that was asked for in its place.
-        let in_place = self.kernels.len() == self.asked.len()
-            && self.kernels.iter().enumerate().all(|(i, kernel)| kernel.asked == Some(i));
-        if in_place {
-            for made in &mut made {
-                made.iter_mut().zip(&self.kernels).for_each(|(made, kernel)| become_of(made, kernel));
-            }
-            return Ok(made);
-        }
-        let one = |kernel: &Kernel<'a>, made: &[Kernel<'a>]| match kernel.asked.and_then(|asked| made.get(asked)) {
-            Some(made) => {
-                let mut made = *made;
-                become_of(&mut made, kernel);
-                made
-            }
-            None => *kernel,
-        };
-        Ok(made.iter().map(|made| self.kernels.iter().map(|kernel| one(kernel, made)).collect()).collect())
+    fn desks(&self) -> MutexGuard<'_, Vec<Desk<'a>>> {
+        // What a thread leaves behind that panicked is whole: it takes a desk away and puts it back.
+        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a kernel to those of each batch.
-    fn make(
+    fn new_desk(&self) -> Desk<'a> {
+        Desk { room: Room::new(), fewer: self.asked.iter().map(|_| None).collect() }
+    }
+
+    /// Kernels that differ, for each of at most [`LANES`] batches.
+    fn kernels_at(&self, batches: &[u64], desk: &mut Desk<'a>) -> Result<Vec<Vec<Kernel<'a>>>, PredictError> {
+        let fresh = |kernel: &Kernel<'a>| Kernel { reference: 1.0, fastest: f64::INFINITY, ..*kernel };
+        let mut made: Vec<Vec<_>> = batches.iter().map(|_| self.kernels.iter().map(fresh).collect()).collect();
+        for (kernel, fewer) in self.asked.iter().zip(&mut desk.fewer) {
+            match &kernel.over {
+                Some(over) => self.make(kernel, over, batches, &mut made, (fewer, &mut desk.room))?,
+                None => self.make_plainly(kernel, batches, &mut made)?,
+            }
+        }
+        Ok(made)
+    }
+
+    fn no_model(kernel: &Made<'_>) -> PredictError {
+        let Asked { layer, phase, runs, .. } = &kernel.asked;
+        PredictError::NoModel {
+            layer: kernel.name.to_string(),
+            kind: layer.case.layer.kind(),
+            phase: *phase,
+            precision: *runs,
+        }
+    }
+
+    fn setup_of(&self, kernel: &Made<'_>) -> Setup<'a> {
+        match kernel.once {
+            true => Setup { mode: mode_of(&kernel.asked.layer.case.layer, self.setup.mode), ..self.setup },
+            false => self.setup,
+        }
+    }
+
+    /// Makes each batch's kernels that are such a one those of the batch.
+    fn make_plainly(
         &self,
         kernel: &Made<'a>,
         batches: &[u64],
         made: &mut [Vec<Kernel<'a>>],
-        fewer: &mut Option<FewerSamples<'a, 'a>>,
-        room: &mut Room,
     ) -> Result<(), PredictError> {
-        let Made { name, ref asked, ref cost, once, ref over } = *kernel;
-        let setup = &match once {
-            true => Setup { mode: mode_of(&asked.layer.case.layer, self.setup.mode), ..self.setup },
-            false => self.setup,
-        };
-        let no_model = || PredictError::NoModel {
-            layer: name.to_string(),
-            kind: asked.layer.case.layer.kind(),
-            phase: asked.phase,
-            precision: asked.runs,
-        };
-        let Some((plan, over)) = over.as_deref() else {
-            let mut models = Models::new(self.law);
-            for (&batch, made) in batches.iter().zip(made) {
-                let network = self.network.with_batch(if once { 1 } else { batch }).map_err(|_| no_model())?;
-                let (runs, cost) = ((&network, asked.runs), cost.at(batch));
-                made.push(predict_kernel(runs, (name, &asked.layer), asked.phase, cost, setup, &mut models)?);
+        let Made { name, ref asked, ref cost, once, ref places, .. } = *kernel;
+        let (setup, mut models) = (self.setup_of(kernel), Models::new(self.law));
+        for (&batch, made) in batches.iter().zip(made) {
+            let batch_of = if once { 1 } else { batch };
+            let network = self.network.with_batch(batch_of).map_err(|_| Self::no_model(kernel))?;
+            let (runs, cost) = ((&network, asked.runs), cost.at(batch));
+            let alone = predict_kernel(runs, (name, &asked.layer), asked.phase, cost, &setup, &mut models)?;
+            for &place in places {
+                let Kernel { name, kind, phase, host, asked, besides, .. } = made[place];
+                made[place] = Kernel { name, kind, phase, host, asked, ..alone };
+                made[place].lengthen(besides);
             }
-            return Ok(());
-        };
+        }
+        Ok(())
+    }
+
+    /// The same of what is predicted for several batches at once.
+    fn make(
+        &self,
+        kernel: &Made<'a>,
+        Over { plan, kernel: over, errors, plain }: &Over<'a>,
+        batches: &[u64],
+        made: &mut [Vec<Kernel<'a>>],
+        (fewer, room): (&mut Option<FewerSamples<'a, 'a>>, &mut Room),
+    ) -> Result<(), PredictError> {
+        let (asked, setup) = (&kernel.asked, &self.setup);
         // Lanes that nothing is asked of are as the last.
         let batch = |i: usize| batches.get(i).or(batches.last()).map_or(1, |batch| *batch);
         let lanes: [u64; LANES] = std::array::from_fn(batch);
         let mut taken = over.taken(&lanes, room);
         let mut load = over.load();
         let bounds = Bounds { found: &plan.found, setup };
-        if taken.timed.iter().any(|timed| !timed.in_domain) && asked.phase != Phase::Update {
+        // More experts than fewer samples use may lie below what was fitted, or not.
+        let below = if matches!(asked.layer.case.layer, Layer::Experts(_)) { [false; LANES] } else { taken.below };
+        let may_be_longer = |lane: usize| !taken.timed[lane].in_domain && !below[lane];
+        let asking: Vec<usize> = (0..batches.len()).filter(|lane| may_be_longer(*lane)).collect();
+        if !asking.is_empty() && asked.phase != Phase::Update {
             if fewer.is_none() {
                 *fewer = bounds.fewer_samples(&load);
             }
             if let Some(fewer) = fewer {
                 let mut here = None;
-                for (lane, (timed, &batch)) in
-                    taken.timed.iter_mut().zip(batches).enumerate().filter(|(_, (t, _))| !t.in_domain)
-                {
-                    let (here, room) = (&mut here, &mut *room);
-                    timed.value = bounds.as_for_fewer_samples(timed.value, batch, fewer, move || {
+                for lane in asking {
+                    let (value, here, room) = (&mut taken.timed[lane].value, &mut here, &mut *room);
+                    *value = bounds.as_for_fewer_samples(*value, batches[lane], fewer, move || {
                         &here.get_or_insert_with(|| over.bounding(&lanes, room))[lane]
                     });
                 }
             }
         }
-        let on: [_; LANES] = std::array::from_fn(|i| {
-            over.at(lanes[i], &mut load);
-            let timed = &mut taken.timed[i];
-            *timed = bounds.of_hardware(*timed, &load, self.network);
-            let time = plan.time(&asked.layer, &load, taken.timed[i].value, setup);
-            (time, OnBoard::of(&asked.layer, &load, setup), load.cost)
-        });
-        let times = on.map(|(time, ..)| time);
-        let (floor, seconds) = (plan.found.model.floor, Lanes(times.map(|(time, _)| time.get())));
-        let parts = self.law.parts(&load, &over.amounts(&lanes), (floor, seconds));
+        let mut jumps = [None; LANES];
+        if !plain {
+            for ((&batch, timed), jump) in lanes.iter().zip(&mut taken.timed).zip(&mut jumps) {
+                over.at(batch, &mut load);
+                *timed = bounds.of_hardware(*timed, &load, self.network);
+                (timed.value, *jump) = plan.time(&asked.layer, &load, timed.value, setup);
+            }
+        }
+        let on = OnBoard::of_each(&asked.layer, &load, &taken.amounts, setup);
+        let times = Lanes(taken.timed.each_ref().map(|timed| timed.value.get()));
+        let parts = self.law.parts(&load, &taken.amounts, (plan.found.model.floor, times));
         for (i, made) in made.iter_mut().enumerate() {
-            let drives = Drives::of(parts.map(|part| part.0[i]));
-            let edges = taken.timed[i].edges.ok_or_else(no_model)?;
-            let timed = (edges, taken.timed[i].in_domain, taken.engines[i]);
-            made.push(plan.kernel((name, on[i].2, on[i].1), timed, times[i], drives, setup));
+            let timed = &taken.timed[i];
+            let of = OfBatch {
+                cost: over.cost(lanes[i]),
+                value: timed.value,
+                edges: timed.edges.ok_or_else(|| Self::no_model(kernel))?,
+                on: on[i],
+                error: errors[usize::from(timed.in_domain)],
+                drives: Drives::of(parts.map(|part| part.0[i])),
+                engine: taken.engines[i],
+                within: timed.in_domain,
+                jump: jumps[i],
+            };
+            for &place in &kernel.places {
+                let kernel = &mut made[place];
+                kernel.become_of(plan, &of);
+                let besides = std::mem::take(&mut kernel.besides);
+                kernel.lengthen(besides);
+            }
         }
         Ok(())
     }
@@ -259,7 +307,7 @@ fn over<'a>(
     costs: [LayerCost; 3],
     setup: &Setup<'a>,
     models: &mut Models<'a>,
-) -> Option<Box<(Plan<'static, 'a>, OverBatches<'a, 'a>)>> {
+) -> Option<Box<Over<'a>>> {
     let Asked { runs, ref layer, phase, .. } = *asked;
     let precision = computed_in(runs, layer, phase);
     let apart = setup.framework.groups_apart && layer.group().is_some();
@@ -280,8 +328,11 @@ fn over<'a>(
     let mut loads = found.model.loads(plan.work.clone(), costs[0], setup.gpu)?;
     let sampled = Sampled::of(&mut loads, each, costs, phase != Phase::Update);
     let siblings = setup.all_chips.siblings(found.tier);
-    let over = OverBatches::new(found, siblings, loads, &sampled, setup.library, setup.calibration)?;
-    Some(Box::new((plan, over)))
+    let kernel = OverBatches::new(found, siblings, loads, &sampled, setup.library, setup.calibration)?;
+    let load = kernel.load();
+    let plain = !matches!(load.work.layer(), Layer::Attention(_) | Layer::LatentAttention(_))
+        && plan.is_the_librarys(layer, &load, setup);
+    Some(Box::new(Over { errors: plan.errors(setup), plan, kernel, plain }))
 }
 
 #[cfg(test)]

@@ -64,22 +64,24 @@ impl<'m> Bounds<'_, 'm> {
     /// and so on up to 4,096 times as many samples.
     fn as_for_more_samples(&self, own: Seconds, batch: u64, loads: &mut Loads<'_>) -> Seconds {
         let model = self.found.model;
-        // Over another memory traffic is carried, which the smallest ratio says nothing of.
-        let shortest = self.found.shortest().filter(|_| model.is_over(loads.board.memory)).map(f64::exp);
+        let carried = Carry::between(loads.over(), &loads.board).shortest();
+        let shortest = self.found.shortest().filter(|_| is_quick()).map(|log| log.exp() * carried);
+        let mut variables = Variables::default();
         least(own, |times, least| {
             if !batch.checked_mul(times).is_some_and(|batch| loads.alone_over(batch)) {
                 return More::End;
             }
-            let reference = loads.board.roofline.reference(model.exponent, model.floor);
+            let reference = loads.over().roofline.reference(model.exponent, model.floor);
             if shortest.is_some_and(|shortest| reference * shortest >= least) {
                 return More::End;
             }
             let engine = model.foreseen(&loads.board.work, self.setup.calibration);
-            let by_engine = engine.terms.and(shortest).map(|_| reference * self.found.shortest_by(engine.terms).exp());
+            let by_engine =
+                engine.terms.and(shortest).map(|_| reference * (self.found.shortest_by(engine.terms).exp() * carried));
             if by_engine.is_some_and(|bound| bound >= least) {
                 return More::NoLess;
             }
-            let expected = self.found.expects_of(loads, engine.terms, self.setup.library, &mut Variables::default());
+            let expected = self.found.expects_of(loads, engine.terms, self.setup.library, &mut variables);
             More::Takes(expected.time())
         })
     }
@@ -405,7 +407,7 @@ fn at_the_edge(batch: u64, mut at: impl FnMut(u64) -> Option<Fewer>) -> Option<u
     Some(inside)
 }
 
-/// Tests also look at kernels of fewer samples one by one.
+/// Tests also look at kernels of more and of fewer samples one by one.
 fn is_quick() -> bool {
     #[cfg(test)]
     return !tests::PLAIN.get();
@@ -445,15 +447,17 @@ mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// Whether fewer samples are looked at one by one, even where one of their sizes lies outside as it does here.
+        /// Whether more samples are all looked at, and fewer one by one, even where one of their sizes lies outside as it does here.
         pub(super) static PLAIN: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Every third network of the zoo, another third on each GPU.
+    /// Every third network of the zoo, another third on each GPU; the last two have a memory that is slower, and faster, than that of
+    /// their models.
     #[test]
-    fn fewer_samples_are_known_to_be_what_they_are_one_by_one() {
+    fn more_and_fewer_samples_are_known_to_be_what_they_are_one_by_one() {
         let (mut same, mut outside) = (0, 0);
-        let gpus = [("v100", Precision::Fp32), ("h200", Precision::Fp16), ("t4", Precision::Fp32)];
+        let (fp32, fp16) = (Precision::Fp32, Precision::Fp16);
+        let gpus = [("v100", fp32), ("h200", fp16), ("t4", fp32), ("h100-pcie", fp16), ("rtx4090", fp16)];
         for (third, (gpu, precision)) in gpus.into_iter().enumerate() {
             let framework = catalog::framework("pytorch").expect("shipped");
             let predictor = Predictor::shipped(catalog::gpu(gpu).expect("shipped"), framework);

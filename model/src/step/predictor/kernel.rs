@@ -3,6 +3,7 @@
 use super::bounds::Bounds;
 use super::{BoundBy, Estimate, LayerPrediction, PredictError, Setup};
 use crate::base::name::Name;
+use crate::base::number::{LANES, Lanes};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::base::units::{Bytes, Seconds, Watts};
@@ -10,7 +11,7 @@ use crate::device::clock::{Clocks, slowdown};
 use crate::device::gpu::{Device, Gpu};
 use crate::kernel::features::Variables;
 use crate::kernel::key::{ConvClass, ModelKey};
-use crate::kernel::load::Load;
+use crate::kernel::load::{Amounts, Load, Roofline};
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
 use crate::law::calibration::Tier;
@@ -463,6 +464,30 @@ impl<'m> Plan<'_, 'm> {
         Plan { work: self.work.into_owned(), ..self }
     }
 
+    /// Whether [`Self::time`] is what the library takes, whatever the batch: nothing of the framework's is of such a kernel, nor
+    /// what is known of a version of the library.
+    pub(super) fn is_the_librarys(&self, layer: &ShapedLayer, load: &Load<'_>, setup: &Setup<'m>) -> bool {
+        let (framework, work) = (setup.framework, &self.work);
+        let is_bound = match work.layer() {
+            Layer::Linear(_) | Layer::BatchNorm(_) | Layer::Activation(_) | Layer::Pool2d(_) => false,
+            Layer::Conv2d(_) => framework.sequences.is_some() && work.input().is_sequence(),
+            _ => framework.bounds_kernels(),
+        };
+        let strays = layer.strays && framework.maps.is_some();
+        let parted = layer.parted && framework.broadcast.is_some();
+        let is_slower = !self.found.framework && framework.may_be_slower(&self.as_framework(layer), load);
+        let is_ruled =
+            framework.rules.iter().any(|rule| rule.concerns(layer, work.phase, setup.gpu, setup.library).is_some());
+        !(is_bound || strays || parted || is_slower || is_ruled)
+    }
+
+    /// It as the framework tells kernels apart.
+    fn as_framework<'l>(&self, layer: &'l ShapedLayer) -> KernelOf<'l> {
+        let is_map = layer.case.inputs.first().is_some_and(Shape::is_map);
+        let (layer, layout) = (&layer.case.layer, is_map.then_some(self.layout));
+        KernelOf { kind: self.kind, layer, phase: self.work.phase, layout }
+    }
+
     /// What a kernel takes on its board that takes the library so long, and the rule that says so where one does.
     pub(super) fn time(
         &self,
@@ -472,10 +497,8 @@ impl<'m> Plan<'_, 'm> {
         setup: &Setup<'m>,
     ) -> (Seconds, Option<&'m str>) {
         let (framework, gpu, run_phase) = (setup.framework, setup.gpu, self.work.phase);
-        let is_map = layer.case.inputs.first().is_some_and(Shape::is_map);
-        let layout = is_map.then_some(self.layout);
-        let kernel = KernelOf { kind: self.kind, layer: &layer.case.layer, phase: run_phase, layout };
-        let value = if self.found.framework { library } else { through(setup, &kernel, load, library) };
+        let own = || through(setup, &self.as_framework(layer), load, library);
+        let value = if self.found.framework { library } else { own() };
         let value = framework.layer_norm.map_or(value, |l| value.max(l.least(&load.work, gpu)));
         let value = framework.softmax_columns.map_or(value, |c| value.max(c.least(&load.work, gpu)));
         let value = framework.gather.map_or(value, |g| value.max(g.least(&load.work, gpu)));
@@ -494,16 +517,8 @@ impl<'m> Plan<'_, 'm> {
         (jump.map_or(value, |(_, ruled)| ruled), jump.map(|(name, _)| name))
     }
 
-    /// The kernel on its board. `value`: what it takes, by what rule; `low` and `high`: edges of its interval, as factors of that.
-    #[inline(always)]
-    pub(super) fn kernel<'a>(
-        &self,
-        (name, cost, on): (&'a Name, LayerCost, OnBoard),
-        ((low, high), in_domain, engine): ((f64, f64), bool, Option<&'m str>),
-        (value, jump): (Seconds, Option<&'m str>),
-        drives: Drives,
-        setup: &Setup<'m>,
-    ) -> Kernel<'a>
+    /// The kernel at no batch.
+    fn template<'a>(&self, name: &'a Name, setup: &Setup<'m>) -> Kernel<'a>
     where
         'm: 'a,
     {
@@ -512,22 +527,22 @@ impl<'m> Plan<'_, 'm> {
             name,
             kind: self.kind,
             phase: self.phase,
-            cost,
-            time: Estimate { value, p05: value * low, p95: value * high },
-            bound: on.bound,
-            memory: on.traffic,
-            arithmetic: on.arithmetic,
-            floor: found.model.floor + on.stalls,
-            error: found.error(in_domain, setup.all_chips.siblings(found.tier)),
+            cost: LayerCost::default(),
+            time: Estimate::default(),
+            bound: Seconds::ZERO,
+            memory: Seconds::ZERO,
+            arithmetic: Seconds::ZERO,
+            floor: Seconds::ZERO,
+            error: 0.0,
             class: self.class,
-            drives: drives.times(on.activity),
+            drives: Drives::of([0.0; 3]),
             tier: found.tier,
             algorithm: self.algorithm,
-            engine,
-            in_domain: in_domain && found.substitute.is_none(),
-            in_range: in_domain,
+            engine: None,
+            in_domain: false,
+            in_range: false,
             substitute: found.substitute,
-            jump,
+            jump: None,
             host: self.host,
             reference: 1.0,
             fastest: f64::INFINITY,
@@ -536,6 +551,43 @@ impl<'m> Plan<'_, 'm> {
             asked: None,
             besides: Seconds::ZERO,
         }
+    }
+
+    /// What its time is expected to err outside of what was fitted, and within.
+    pub(super) fn errors(&self, setup: &Setup<'m>) -> [f64; 2] {
+        let siblings = setup.all_chips.siblings(self.found.tier);
+        [false, true].map(|in_domain| self.found.error(in_domain, siblings))
+    }
+}
+
+/// All of a kernel that its batch changes.
+pub(super) struct OfBatch<'m> {
+    pub(super) cost: LayerCost,
+    /// What it takes, and edges of its interval, as factors of that.
+    pub(super) value: Seconds,
+    pub(super) edges: (f64, f64),
+    pub(super) on: OnBoard,
+    /// What its time is expected to err.
+    pub(super) error: f64,
+    pub(super) drives: Drives,
+    pub(super) engine: Option<&'m str>,
+    /// Whether it lies within what was fitted.
+    pub(super) within: bool,
+    pub(super) jump: Option<&'m str>,
+}
+
+impl<'a> Kernel<'a> {
+    /// Makes it that of a batch, as it is alone.
+    #[inline(always)]
+    pub(super) fn become_of<'m: 'a>(&mut self, plan: &Plan<'_, 'm>, of: &OfBatch<'m>) {
+        let (on, (low, high)) = (&of.on, of.edges);
+        self.cost = of.cost;
+        self.time = Estimate { value: of.value, p05: of.value * low, p95: of.value * high };
+        (self.bound, self.memory, self.arithmetic) = (on.bound, on.traffic, on.arithmetic);
+        self.floor = plan.found.model.floor + on.stalls;
+        (self.error, self.drives, self.engine) = (of.error, of.drives.times(on.activity), of.engine);
+        (self.in_range, self.in_domain) = (of.within, of.within && self.substitute.is_none());
+        self.jump = of.jump;
     }
 }
 
@@ -553,15 +605,42 @@ pub(super) struct OnBoard {
 impl OnBoard {
     pub(super) fn of(layer: &ShapedLayer, load: &Load<'_>, setup: &Setup<'_>) -> Self {
         let roofline = &load.roofline;
-        let strays = setup.framework.maps.filter(|_| layer.strays);
-        let drawn = strays.map_or(1.0, |maps| maps.drawn(&load.work, setup.gpu));
         Self {
             bound: load.bound,
             traffic: roofline.traffic(),
             arithmetic: roofline.arithmetic(),
             stalls: roofline.stalls + roofline.waiting,
-            activity: drawn * setup.framework.activity.of(load, setup.mode, setup.dense),
+            activity: Self::drawn(layer, load, setup) * setup.framework.activity.of(load, setup.mode, setup.dense),
         }
+    }
+
+    /// The same where so much is to be done in each of several batches.
+    pub(super) fn of_each(
+        layer: &ShapedLayer,
+        load: &Load<'_>,
+        amounts: &Amounts<Lanes>,
+        setup: &Setup<'_>,
+    ) -> [Self; LANES] {
+        let activity = setup.framework.activity.where_moved(load, amounts.bytes, setup.mode, setup.dense);
+        let activity = activity * Self::drawn(layer, load, setup);
+        std::array::from_fn(|i| {
+            let [compute, memory, second] =
+                [amounts.compute, amounts.memory, amounts.second].map(|amount| Seconds::new(amount.0[i]));
+            let roofline = Roofline { compute, memory, second, ..load.roofline };
+            Self {
+                bound: roofline.bound(),
+                traffic: roofline.traffic(),
+                arithmetic: roofline.arithmetic(),
+                stalls: roofline.stalls + roofline.waiting,
+                activity: activity.0[i],
+            }
+        })
+    }
+
+    /// By which factor it draws more where its maps lie in another order.
+    fn drawn(layer: &ShapedLayer, load: &Load<'_>, setup: &Setup<'_>) -> f64 {
+        let strays = setup.framework.maps.filter(|_| layer.strays);
+        strays.map_or(1.0, |maps| maps.drawn(&load.work, setup.gpu))
     }
 }
 
@@ -608,8 +687,11 @@ fn kernel_in<'a, 'm: 'a>(
     }
     let drives = Drives::of(models.law.parts(load, &load.amounts(), (found.model.floor, taken.0.get())));
     let edges = timed.edges.ok_or_else(no_model)?;
-    let board = OnBoard::of(layer, load, setup);
-    let kernel = plan.kernel((name, cost, board), (edges, timed.in_domain, engine), taken, drives, setup);
+    let (value, jump) = taken;
+    let error = found.error(timed.in_domain, setup.all_chips.siblings(found.tier));
+    let (on, within) = (OnBoard::of(layer, load, setup), timed.in_domain);
+    let mut kernel = plan.template(name, setup);
+    kernel.become_of(&plan, &OfBatch { cost, value, edges, on, error, drives, engine, within, jump });
     Ok(kernel.in_fewer_bits(fewer))
 }
 

@@ -1,14 +1,14 @@
 //! Which clocks a step's kernels run at: those that their times are of, and those that a limit leaves.
 
-use super::PredictError;
 use super::kernel::{Board, Kernel};
 use super::operating_point::{Limits, OperatingPoint, highest, highest_by_slope, lowest};
 use super::step::Step;
 use super::summary::Order;
+use super::{PredictError, Setup};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, traffic_share};
-use crate::law::power::{OverClock, waiting};
-use std::ops::{AddAssign, Range};
+use crate::law::power::{ClockLaw, OverClock, waiting};
+use std::ops::AddAssign;
 
 /// How long power is averaged before the limit acts on it: on an H200 the clock falls 20 to 40 ms after a heavy layer
 /// begins (MODELLING.md).
@@ -36,7 +36,7 @@ impl Step<'_> {
         let gpu = self.setup.gpu;
         let Some(over) = OverClock::new(gpu, self.clock_law) else { return };
         let cap = (gpu.power.limit.value * self.burst.unwrap_or(self.held)).get();
-        let (lowest, idle) = (lowest(gpu), waiting(gpu).get());
+        let (lowest, idle, full) = (lowest(gpu), waiting(gpu).get(), over.at(1.0));
         for i in 0..self.kernels.len() {
             if let Some(first) = self.kernels[i].repeats.filter(|first| *first < i) {
                 let Kernel { reference, fastest, drives, .. } = self.kernels[first];
@@ -45,6 +45,10 @@ impl Step<'_> {
                 continue;
             }
             let kernel = &mut self.kernels[i];
+            if over.power_at(kernel.drives, 1.0, &full).0 <= cap {
+                kernel.reference = 1.0;
+                continue;
+            }
             let excess = |core: f64| {
                 let (power, slope) = over.power(kernel.drives, core);
                 (power - cap, slope)
@@ -111,32 +115,49 @@ impl Step<'_> {
     /// rises), so that there is one such clock, and neither a higher clock nor a higher limit ever makes a step longer.
     pub(super) fn clocks_under(&self, limits: &Limits) -> Vec<f64> {
         let mut clocks = Vec::with_capacity(self.kernels.len());
-        let order = Order::of(&self.kernels);
-        for (range, alike) in order.stretches(self) {
-            let core = self.settled(alike.iter().map(|&(at, count)| (&self.kernels[at], count)), limits);
-            clocks.extend(range.map(|_| core));
+        let settling = self.settling(limits);
+        for (end, groups) in Order::of(&self.kernels).stretches(self).each() {
+            clocks.resize(end, settling.core(groups));
         }
         clocks
     }
 
+    /// What a limit makes of its stretches.
+    pub(super) fn settling<'s>(&'s self, limits: &'s Limits) -> Settling<'s> {
+        let over = OverClock::new(self.setup.gpu, self.clock_law);
+        Settling { kernels: &self.kernels, setup: &self.setup, law: self.clock_law, held: self.held, limits, over }
+    }
+}
+
+/// A step's kernels under a limit.
+pub(super) struct Settling<'s> {
+    kernels: &'s [Kernel<'s>],
+    setup: &'s Setup<'s>,
+    law: ClockLaw,
+    /// [`Step::held`].
+    held: f64,
+    limits: &'s Limits,
+    /// Where power follows the voltage.
+    over: Option<OverClock>,
+}
+
+impl Settling<'_> {
     /// The relative core clock of a stretch of kernels, so many of each.
-    pub(super) fn settled<'k>(
-        &self,
-        kernels: impl Iterator<Item = (&'k Kernel<'k>, f64)> + Clone,
-        limits: &Limits,
-    ) -> f64 {
-        let allowed = limits.cap * self.held;
-        let Some(over) = OverClock::new(self.setup.gpu, self.clock_law) else {
-            return self.settled_by_exponent(kernels, limits, allowed);
-        };
+    pub(super) fn core(&self, groups: &[(usize, f64)]) -> f64 {
+        let (limits, allowed) = (self.limits, self.limits.cap * self.held);
+        let Some(over) = &self.over else { return self.by_exponent(groups, allowed) };
         let most = allowed.get() * (1.0 + ROUNDING);
         let (mut following, mut held) = (Spent::default(), Vec::new());
-        for (kernel, count) in kernels {
-            let own = Spent::of(kernel, count, limits.memory);
-            if kernel.fastest >= limits.ceiling {
+        for &(at, count) in groups {
+            let Kernel { fastest, .. } = self.kernels[at];
+            let own = Spent::of(&self.kernels[at], count, limits.memory);
+            if fastest >= limits.ceiling {
                 following += own;
             } else {
-                held.push((kernel.fastest, own, own.excess(&over, kernel.fastest, most).0 / kernel.fastest));
+                if held.is_empty() {
+                    held.reserve(groups.len());
+                }
+                held.push((fastest, own, own.excess(over, fastest, most).0 / fastest));
             }
         }
         // Energy above what is allowed for the time, times the clock: a polynomial between the kernels' fastest clocks.
@@ -149,23 +170,20 @@ impl Step<'_> {
                     following += *own;
                 }
             }
-            let (excess, slope) = following.excess(&over, core, most);
+            let (excess, slope) = following.excess(over, core, most);
             (excess + staying * core, slope + staying)
         };
         highest_by_slope(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
     }
 
     /// The same where power follows no voltage.
-    fn settled_by_exponent<'k>(
-        &self,
-        kernels: impl Iterator<Item = (&'k Kernel<'k>, f64)> + Clone,
-        limits: &Limits,
-        allowed: Watts,
-    ) -> f64 {
+    fn by_exponent(&self, groups: &[(usize, f64)], allowed: Watts) -> f64 {
+        let limits = self.limits;
         let excess = |core: f64| {
             let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
-            let board = Board::new(self.setup.gpu, self.clock_law, core);
-            for (kernel, count) in kernels.clone() {
+            let board = Board::new(self.setup.gpu, self.law, core);
+            for &(at, count) in groups {
+                let kernel = &self.kernels[at];
                 let slowdown = kernel.slowdown(Clocks { core, memory: limits.memory });
                 let t = kernel.time.value * (slowdown * count);
                 time += t;
@@ -221,22 +239,22 @@ impl AddAssign for Spent {
     }
 }
 
-/// Consecutive kernels that together take as long as the limit takes to act; a rest goes to the last.
-pub(super) fn stretches_of(times: impl ExactSizeIterator<Item = Seconds>) -> Vec<Range<usize>> {
-    let mut list: Vec<Range<usize>> = Vec::new();
-    let (mut start, mut time, kernels) = (0, Seconds::ZERO, times.len());
-    for (i, value) in times.enumerate() {
+/// The turns at which stretches end of consecutive kernels that together take as long as the limit takes to act; a rest goes to the
+/// last.
+pub(super) fn ends_of(times: impl ExactSizeIterator<Item = Seconds>) -> Vec<usize> {
+    let (mut ends, mut time, kernels) = (Vec::new(), Seconds::ZERO, times.len());
+    for (turn, value) in times.enumerate() {
         time += value;
         if time >= REACTION {
-            list.push(start..i + 1);
-            (start, time) = (i + 1, Seconds::ZERO);
+            ends.push(turn + 1);
+            time = Seconds::ZERO;
         }
     }
-    match list.last_mut() {
-        Some(last) => last.end = kernels,
-        None => list.push(0..kernels),
+    match ends.last_mut() {
+        Some(last) => *last = kernels,
+        None => ends.push(kernels),
     }
-    list
+    ends
 }
 
 /// The step at the least value that draws a power, of those from `low` to `high`.

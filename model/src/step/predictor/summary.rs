@@ -4,7 +4,7 @@ use super::drained::{Place, cuts, cuts_of};
 use super::intervals::Outcome;
 use super::kernel::{Board, Kernel};
 use super::operating_point::{Limits, OperatingPoint};
-use super::settle::{REACTION, stretches_of};
+use super::settle::{REACTION, ends_of};
 use super::step::Step;
 use super::sums::Sums;
 use super::totals::Totals;
@@ -17,7 +17,6 @@ use crate::net::cost::LayerCost;
 use crate::step::framework::{Cut, Stages};
 use crate::step::memory::{MemoryFootprint, footprint};
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::OnceLock;
 
 /// What a [`super::NetworkPrediction`] says of the whole step.
@@ -51,11 +50,28 @@ pub(super) struct Order {
     /// What it takes where, in turn, of a step that holds those that are alike once.
     pub places: Vec<Place>,
     /// The groups of all turns together, once asked for.
-    all: OnceLock<Groups>,
+    all: OnceLock<Stretches>,
 }
 
-/// Places of kernels in a step, and how many there are of each.
-type Groups = Vec<(usize, f64)>;
+/// A place of kernels that are alike in a step, and how many there are of them.
+type Group = (usize, f64);
+
+/// The stretches over which a limit acts, each with its groups of kernels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Stretches {
+    /// Of all of them, one after the other.
+    groups: Vec<Group>,
+    /// Where each ends: in turns, and in the groups.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Stretches {
+    /// The groups of each, and up to which turn it goes.
+    pub fn each(&self) -> impl Iterator<Item = (usize, &[Group])> + Clone {
+        let begins = std::iter::once(0).chain(self.ends.iter().map(|(_, end)| *end));
+        begins.zip(&self.ends).map(|(begin, &(turn, end))| (turn, &self.groups[begin..end]))
+    }
+}
 
 /// So much less than a limit takes to act is less however times are summed up.
 const SURELY_SHORT: f64 = 1.0 - 1e-9;
@@ -73,46 +89,46 @@ impl Order {
         if self.once { self.alike[turn] } else { turn }
     }
 
-    /// The groups of each stretch over which a limit acts.
-    fn groups<'s>(&'s self, step: &Step<'_>) -> Vec<Cow<'s, [(usize, f64)]>> {
-        let all = self.all.get_or_init(|| {
-            self.groups_of(step.kernels.len(), std::iter::once(0..self.alike.len()))
-                .next()
-                .map_or_else(Vec::new, |(_, groups)| groups)
-        });
-        let time: Seconds = all.iter().map(|&(place, count)| step.kernels[place].time.value * count).sum();
+    /// The stretches over which a limit acts.
+    fn groups(&self, step: &Step<'_>) -> Cow<'_, Stretches> {
+        let all = self.all.get_or_init(|| self.groups_of(step.kernels.len(), &[self.alike.len()]));
+        let time: Seconds = all.groups.iter().map(|&(place, count)| step.kernels[place].time.value * count).sum();
         match time < REACTION * SURELY_SHORT {
-            true => vec![Cow::Borrowed(all)],
-            false => self.stretches(step).map(|(_, groups)| Cow::Owned(groups)).collect(),
+            true => Cow::Borrowed(all),
+            false => Cow::Owned(self.stretches(step)),
         }
     }
 
-    /// The stretches over which a limit acts, each with the places of kernels in the step and how many of it are alike.
-    pub fn stretches<'s>(&'s self, step: &'s Step<'_>) -> impl Iterator<Item = (Range<usize>, Groups)> + 's {
-        let times = (0..self.alike.len()).map(|turn| step.kernels[self.place(turn)].time.value);
-        self.groups_of(step.kernels.len(), stretches_of(times).into_iter())
+    /// The same, however long the step is.
+    pub fn stretches(&self, step: &Step<'_>) -> Stretches {
+        let ends = match self.once {
+            true => ends_of(self.alike.iter().map(|&place| step.kernels[place].time.value)),
+            false => ends_of(step.kernels.iter().map(|kernel| kernel.time.value)),
+        };
+        self.groups_of(step.kernels.len(), &ends)
     }
 
-    /// Those of some turns of a step of so many kernels.
-    fn groups_of<'s>(
-        &'s self,
-        kernels: usize,
-        turns: impl Iterator<Item = Range<usize>> + 's,
-    ) -> impl Iterator<Item = (Range<usize>, Groups)> + 's {
-        // The group of every kernel's first in the stretch, and the stretch.
-        let mut group = vec![(0, 0); kernels];
-        turns.enumerate().map(move |(i, range)| {
-            let mut groups = Groups::new();
-            for turn in range.clone() {
-                let first = &mut group[self.alike[turn]];
-                if first.0 != i + 1 {
-                    *first = (i + 1, groups.len());
-                    groups.push((self.place(turn), 0.0));
+    /// Those that end at some turns, of a step of so many kernels.
+    fn groups_of(&self, kernels: usize, ends: &[usize]) -> Stretches {
+        // Where every kernel's group is, which is of the stretch if it lies behind those before.
+        let mut group = vec![usize::MAX; kernels];
+        let mut groups: Vec<Group> = Vec::with_capacity(self.alike.len());
+        let (mut from, mut of) = (0, Vec::with_capacity(ends.len()));
+        for &end in ends {
+            let begin = groups.len();
+            for (turn, &alike) in self.alike[from..end].iter().enumerate() {
+                let known = group[alike];
+                if known >= begin && known < groups.len() {
+                    groups[known].1 += 1.0;
+                } else {
+                    group[alike] = groups.len();
+                    groups.push((if self.once { alike } else { from + turn }, 1.0));
                 }
-                groups[first.1].1 += 1.0;
             }
-            (range, groups)
-        })
+            of.push((end, groups.len()));
+            from = end;
+        }
+        Stretches { groups, ends: of }
     }
 
     /// A step that holds all of its kernels.
@@ -131,7 +147,7 @@ impl Order {
 struct Grouped<'s, 'a> {
     step: Cow<'s, Step<'a>>,
     order: Cow<'s, Order>,
-    stretches: Vec<Cow<'s, [(usize, f64)]>>,
+    stretches: Cow<'s, Stretches>,
     /// Where its step may last longest that begins with an empty queue.
     cuts: Vec<Cut>,
     /// The stretches in sums, where kernels follow the voltage; made when another point than the default is first asked for.
@@ -144,7 +160,7 @@ pub(super) struct ByVoltage<'a>(Option<[Grouped<'a, 'a>; 2]>);
 impl ByVoltage<'_> {
     /// Time and energy at limits.
     pub fn at(&self, limits: &Limits) -> Vec<Outcome> {
-        self.0.iter().flatten().map(|step| step.outcome(limits, Grouped::totals)).collect()
+        self.0.iter().flatten().map(|step| step.outcome(limits)).collect()
     }
 }
 
@@ -244,7 +260,7 @@ impl<'s, 'a> Grouped<'s, 'a> {
     fn of(step: Cow<'s, Step<'a>>, order: Cow<'s, Order>) -> Self {
         let stretches = match &order {
             Cow::Borrowed(order) => order.groups(&step),
-            Cow::Owned(order) => order.stretches(&step).map(|(_, groups)| Cow::Owned(groups)).collect(),
+            Cow::Owned(order) => Cow::Owned(order.stretches(&step)),
         };
         let turns = || (0..order.alike.len()).map(|turn| &step.kernels[order.place(turn)]);
         let cuts = if order.once { cuts(&step, &order.places, turns()) } else { cuts_of(&step) };
@@ -255,11 +271,11 @@ impl<'s, 'a> Grouped<'s, 'a> {
         let sums = self.sums.get_or_init(|| {
             let step = &self.step;
             let over = OverClock::new(step.setup.gpu, step.clock_law)?;
-            let of = |groups: &Cow<'_, [(usize, f64)]>| {
+            let of = |(_, groups): (usize, &[Group])| {
                 let kernels = groups.iter().map(|&(at, count)| (&step.kernels[at], count));
                 Sums::of(kernels, &over)
             };
-            Some((over, self.stretches.iter().map(of).collect::<Option<_>>()?))
+            Some((over, self.stretches.each().map(of).collect::<Option<_>>()?))
         });
         sums.as_ref()
     }
@@ -284,28 +300,54 @@ impl<'s, 'a> Grouped<'s, 'a> {
         Some((self.waited(totals, clock), is_free))
     }
 
-    /// Fills in totals, and gives the mean of the relative core clock.
-    fn totals(&self, limits: &Limits, totals: &mut Totals) -> f64 {
-        let (step, setup) = (&self.step, &self.step.setup);
+    /// Fills in totals, and gives the mean of the relative core clock. `carried`: how far clocks are from those that times are of
+    /// is asked for, too.
+    fn totals(&self, limits: &Limits, totals: &mut Totals, carried: bool) -> f64 {
         totals.host = self.order.host;
+        let settling = self.step.settling(limits);
+        // How many of each kernel run at the clock that is asked for, in whatever stretch.
+        let mut free = vec![0.0; self.step.kernels.len()];
         let mut clock = 0.0;
-        for groups in &self.stretches {
-            let groups = groups.iter().map(|&(at, count)| (&step.kernels[at], count));
-            let core = step.settled(groups.clone(), limits);
-            let board = Board::new(setup.gpu, step.clock_law, core);
-            for (kernel, count) in groups {
-                let slowdown = kernel.slowdown(Clocks { core, memory: limits.memory });
-                let time = kernel.time.times(slowdown * count);
-                totals.energy += kernel.power(&board, slowdown) * time.value;
-                let sum = &mut totals.time;
-                *sum = Estimate { value: sum.value + time.value, p05: sum.p05 + time.p05, p95: sum.p95 + time.p95 };
-                totals.stages = totals.stages + Stages::of(kernel.phase, time.value);
-                clock += core * time.value.get();
-                totals.moved += kernel.moved(core, limits.memory) * time.value.get();
-                totals.by_tier[kernel.tier as usize] += (time.p95 - time.p05).get();
+        for (_, groups) in self.stretches.each() {
+            let core = settling.core(groups);
+            if core == limits.ceiling {
+                groups.iter().for_each(|&(at, count)| free[at] += count);
+            } else {
+                clock += self.add(groups.iter().copied(), core, limits, totals, carried);
             }
         }
+        let free = free.into_iter().enumerate().filter(|(_, count)| *count > 0.0);
+        clock += self.add(free, limits.ceiling, limits, totals, carried);
         self.waited(totals, clock)
+    }
+
+    /// Adds kernels at a core clock, and gives that clock times the time that they take.
+    fn add(
+        &self,
+        groups: impl Iterator<Item = Group>,
+        core: f64,
+        limits: &Limits,
+        totals: &mut Totals,
+        carried: bool,
+    ) -> f64 {
+        let step = &self.step;
+        let board = Board::new(step.setup.gpu, step.clock_law, core);
+        let mut taken = Seconds::ZERO;
+        for (at, count) in groups {
+            let kernel = &step.kernels[at];
+            let slowdown = kernel.slowdown(Clocks { core, memory: limits.memory });
+            let time = kernel.time.times(slowdown * count);
+            totals.energy += kernel.power(&board, slowdown) * time.value;
+            let sum = &mut totals.time;
+            *sum = Estimate { value: sum.value + time.value, p05: sum.p05 + time.p05, p95: sum.p95 + time.p95 };
+            totals.stages = totals.stages + Stages::of(kernel.phase, time.value);
+            taken += time.value;
+            if carried {
+                totals.moved += kernel.moved(core, limits.memory) * time.value.get();
+            }
+            totals.by_tier[kernel.tier as usize] += (time.p95 - time.p05).get();
+        }
+        core * taken.get()
     }
 
     /// Adds the time in which no kernel runs; `clock`: the core clock times the time of kernels, then over that time.
@@ -318,9 +360,9 @@ impl<'s, 'a> Grouped<'s, 'a> {
         clock
     }
 
-    fn outcome(&self, limits: &Limits, of: fn(&Self, &Limits, &mut Totals) -> f64) -> Outcome {
+    fn outcome(&self, limits: &Limits) -> Outcome {
         let mut totals = Totals::default();
-        of(self, limits, &mut totals);
+        self.totals(limits, &mut totals, false);
         (totals.time.value, totals.energy)
     }
 }
@@ -398,9 +440,10 @@ impl<'s, 'a> Prepared<'s, 'a> {
     pub fn plainly_at(&self, point: OperatingPoint) -> Result<Summary, PredictError> {
         let limits = point.on(self.as_is.step.setup.gpu)?;
         let mut totals = Totals::default();
-        let clock = self.as_is.totals(&limits, &mut totals);
-        let steps = if point == OperatingPoint::default() { None } else { self.likely()? };
-        let likely = steps.map(|steps| steps.each_ref().map(|step| step.outcome(&limits, Grouped::totals)));
+        let asked = point != OperatingPoint::default();
+        let clock = self.as_is.totals(&limits, &mut totals, asked);
+        let steps = if asked { self.likely()? } else { None };
+        let likely = steps.map(|steps| steps.each_ref().map(|step| step.outcome(&limits)));
         Ok(self.summary(point, &limits, &Taken { totals, clock, likely }))
     }
 

@@ -4,15 +4,16 @@
 //! fingerprint of everything that a row rests on, each under its name. The rows themselves stay as they are for those who
 //! read them.
 
-use crate::ask::Sweep;
+use crate::ask::{Entry, Sweep};
 use crate::failure::Failure;
 use crate::request::{Request, Runner};
-use crate::session::Session;
+use crate::session::{MANY, Session};
 use anyhow::{Context, Result, anyhow};
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::text::Fingerprint;
 use joulecast_model::catalog;
 use joulecast_reports::whole;
+use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 use std::fmt::{Debug, Write as _};
 use std::fs;
@@ -47,13 +48,18 @@ impl Identity {
         // A profile holds the rules of its libraries.
         let framework = session.framework(runner, request.precisions[0])?;
         identity.0.insert(format!("framework profile {}", framework.name), of(&(&framework, runner.library)));
-        for entry in &sweep.networks {
+        let of_network = |entry: &Entry| {
             let tokens = entry.sequence.map_or(String::new(), |n| format!(" with {n} tokens"));
             let network = &entry.source.network;
             let bindings = &entry.source.bindings;
             let value = if bindings.is_empty() { of(network) } else { of(&(network, bindings)) };
-            identity.0.insert(format!("network {}{tokens}", network.name), value);
-        }
+            (format!("network {}{tokens}", network.name), value)
+        };
+        let networks: Vec<_> = match sweep.networks.len() {
+            0..MANY => sweep.networks.iter().map(of_network).collect(),
+            _ => sweep.networks.par_iter().map(of_network).collect(),
+        };
+        identity.0.extend(networks);
         for team in &sweep.teams {
             for (_, typed) in &team.kinds {
                 identity.gpu(&team.name, session, typed, runner)?;
