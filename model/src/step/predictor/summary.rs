@@ -481,3 +481,27 @@ impl<'s, 'a> Prepared<'s, 'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_of_two_stretches_is_counted_in_each() {
+        let order = |once| Order {
+            alike: vec![0, 1, 0, 0, 1, 0],
+            once,
+            host: Stages::default(),
+            places: Vec::new(),
+            all: OnceLock::new(),
+        };
+        let of = |once: bool, ends: &[usize]| -> Vec<(usize, Vec<Group>)> {
+            let stretches = order(once).groups_of(6, ends);
+            stretches.each().map(|(turn, groups)| (turn, groups.to_vec())).collect()
+        };
+        assert_eq!(of(true, &[6]), [(6, vec![(0, 4.0), (1, 2.0)])]);
+        assert_eq!(of(true, &[3, 6]), [(3, vec![(0, 2.0), (1, 1.0)]), (6, vec![(0, 2.0), (1, 1.0)])]);
+        // Of a step that holds every kernel a group is at the first of its stretch.
+        assert_eq!(of(false, &[3, 6]), [(3, vec![(0, 2.0), (1, 1.0)]), (6, vec![(3, 2.0), (4, 1.0)])]);
+    }
+}
