@@ -59,6 +59,7 @@ impl LayerOp for Reduce {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{cost, shape};
+    use super::super::{Layer, Saved};
     use super::*;
     use crate::base::precision::Mode;
 
@@ -76,6 +77,7 @@ mod tests {
         };
         assert_eq!([false, true].map(backward), [(16, 64), (3 * 64 + 16, 3 * 64)]);
         let variance = Reduce { variance: true, ..Reduce::default() };
+        assert_eq!(Layer::Reduce(variance.clone()).saved(), Saved::Inputs, "distances from the mean");
         let [forward, backward] = [Phase::Forward, Phase::BackwardData]
             .map(|phase| cost(&variance, &[shape(&[8, 4])], 2, phase, Mode::Inference).expect("runs"));
         assert_eq!((forward.ops.get(), forward.read.get() / 4, forward.written.get() / 4), (256, 64, 16));

@@ -717,3 +717,50 @@ fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, load: &Load<'_>, ours: Seco
     let bias = setup.framework.bias_beyond(load, setup.gpu);
     ours * factor + extra + bias
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::base::precision::{Mode, Phase, Precision};
+    use crate::catalog;
+    use crate::net::network::Network;
+    use crate::step::predict::Predictor;
+    use std::collections::HashMap;
+
+    /// Windows that are laid side by side and added up, a softmax over a middle dimension, and a table of distances.
+    const RULED: &str = r#"
+schema = "network/1"
+name = "ruled"
+title = "ruled"
+inputs.x.shape = [256, 48, 48]
+layers = [
+  { name = "embed", kind = "conv2d", channels = 256, kernel = 1 },
+  { name = "unfold", kind = "elementwise", ops = 0, gradient = "scales", output = [2304, 576], im2col = 9 },
+  { name = "fold", kind = "elementwise", gradient = "scales", output = [256, 48, 48], col2im = 9 },
+  { name = "view", kind = "reshape", shape = [4, 9216, 16] },
+  { name = "softmax", kind = "softmax", middle = true },
+]
+derived = [{ name = "table", kind = "embedding", inputs = [[38416]], vocabulary = 729, features = 8 }]
+"#;
+
+    #[test]
+    fn a_profile_s_rules_reach_the_kernels_of_a_step() {
+        let network = Network::from_toml(RULED).expect("valid");
+        let times = |profile| -> HashMap<(String, Phase), f64> {
+            let gpu = catalog::gpu("h100-sxm").expect("shipped");
+            let predictor = Predictor::shipped(gpu, catalog::framework(profile).expect("shipped"));
+            let shaped = predictor.shape(&network, 64, Precision::Fp32, &[]).expect("fits");
+            let step = predictor.step(&shaped, Mode::Training).expect("runs");
+            step.kernels.iter().map(|k| ((k.name.to_string(), k.phase), k.time.value.to_us())).collect()
+        };
+        let (pytorch, cudnn) = (times("pytorch"), times("cudnn"));
+        let of = |name: &str, phase| pytorch[&(name.to_string(), phase)];
+        let near = |found: f64, measured: f64| assert!((found / measured - 1.0).abs() < 0.15, "{found}, {measured}");
+        near(of("unfold", Phase::Forward), 546.0);
+        near(of("fold", Phase::Forward), 1635.0);
+        near(of("unfold", Phase::BackwardData), of("fold", Phase::Forward));
+        near(of("fold", Phase::BackwardData), of("unfold", Phase::Forward));
+        near(of("table", Phase::Forward), 24.7);
+        near(of("table", Phase::BackwardWeights), 72.8);
+        assert!(of("softmax", Phase::Forward) > 1.5 * cudnn[&("softmax".to_string(), Phase::Forward)]);
+    }
+}
