@@ -13,7 +13,7 @@ cat <<'TEXT'
 Networks that nobody had run or looked at were predicted (`calibrate seal`), the predictions committed, and then measured once. How: [data/sealed/README.md](../../data/sealed/README.md). Nothing here is predicted anew: `calibrate sealed data/sealed/round-N` reads the sealed files, whatever was fitted since.
 
 Tables: mean, median, mean signed and largest absolute error, in percent of the measurement; how many 90 % intervals hold it, that share with Wilson's 95 % interval, and the mean half-width of the intervals in percent of the prediction.
-Host-bound: the host is foreseen to be slower than the GPU. Memory is the peak of PyTorch's allocator, without driver and context. Time of host-bound steps is by the profile's table of host times, unless a table says that the host was measured.
+Host-bound: the host is foreseen to be slower than the GPU, by what was sealed for a host as fast as it was measured in the visit, or for that of the profile where none was; what is compared is what was sealed for the profile's. Memory is the peak of PyTorch's allocator, without driver and context. Time of host-bound steps is by the profile's table of host times, unless a table says that the host was measured.
 
 TEXT
 measured=

@@ -79,13 +79,19 @@ fn without_means(terms: &[Value]) -> Option<Vec<Value>> {
     Some(list.into_iter().map(Value::Array).collect())
 }
 
-/// `None` where terms are not name, coefficient, mean and scale.
+/// A coefficient that readers of calibrations take (MOST_COEFFICIENT in model/src/law/calibration/bounds.rs).
+const MOST_SLOPE: f64 = 1e4;
+
+/// `None` where terms are not name, coefficient, mean and scale, or a scale is so small that the slope is no coefficient.
 fn folded(terms: &[Value]) -> Option<Vec<Value>> {
     let (mut list, mut constant, mut largest) = (Vec::new(), 0.0, (0, 0.0));
     for (i, term) in terms.iter().enumerate() {
         let [name, coefficient, mean, scale] = &term.as_array()?[..] else { return None };
         let (coefficient, mean, scale) = (coefficient.as_float()?, mean.as_float()?, scale.as_float()?);
         let whole = coefficient / scale;
+        if whole.abs() > 0.999 * MOST_SLOPE {
+            return None;
+        }
         // Where the digits that are left out would be seen a few deviations from the mean, all are kept.
         let near = Some(rounded(whole)).filter(|near| (near - whole).abs() * FAR_FROM_MEAN * scale.abs() < UNSEEN);
         let slope = near.unwrap_or(whole);

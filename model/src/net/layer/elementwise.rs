@@ -97,6 +97,23 @@ impl Elementwise {
             && self.ops > 0
     }
 
+    /// Whether windows have a value for each of their places, of a map that has no fewer values than they take of it.
+    fn windows_fit(&self, input: &Shape, output: &Shape) -> Result<(), ShapeError> {
+        let (places, windows, map) = match (self.im2col, self.col2im) {
+            (0, 0) => return Ok(()),
+            (places, 0) => (places, output, input),
+            (0, places) => (places, input, output),
+            _ => return Err(ShapeError::Field("im2col and col2im exclude each other")),
+        };
+        let whole = windows.dims().first().is_some_and(|rows| rows.is_multiple_of(places));
+        let fits = whole && windows.elements() <= map.elements().saturating_mul(places);
+        if fits {
+            Ok(())
+        } else {
+            Err(ShapeError::Field("im2col and col2im are the places of windows that its shapes have"))
+        }
+    }
+
     /// Elements of all inputs over the batch, of each at most as many as there are results.
     fn read(site: &Site<'_>) -> u64 {
         let results = site.output.elements();
@@ -109,7 +126,11 @@ impl LayerOp for Elementwise {
     fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
         match inputs {
             [] => Err(ShapeError::Arity { expected: "one or more", found: 0 }),
-            [first, ..] => Ok(self.output.unwrap_or(*first)),
+            [first, ..] => {
+                let output = self.output.unwrap_or(*first);
+                self.windows_fit(first, &output)?;
+                Ok(output)
+            }
         }
     }
 
@@ -168,6 +189,19 @@ mod tests {
         let gather = Elementwise::of(0, Some(shape(&[2, 5])));
         let c = cost(&gather, &[shape(&[4, 5])], 1, Phase::Forward, Mode::Inference).expect("runs");
         assert_eq!((c.ops.get(), c.read.get(), c.written.get()), (0, 40, 40));
+    }
+
+    #[test]
+    fn windows_are_of_a_map() {
+        let (map, windows) = (shape(&[8, 4, 4]), shape(&[72, 4]));
+        let of = |im2col, col2im, input, output| {
+            Elementwise { im2col, col2im, ..Elementwise::of(0, Some(output)) }.output(&[input])
+        };
+        assert_eq!((of(9, 0, map, windows), of(0, 9, windows, map)), (Ok(windows), Ok(map)));
+        assert!(of(9, 9, map, windows).is_err(), "either");
+        assert!(of(7, 0, map, windows).is_err() && of(0, 7, windows, map).is_err(), "no whole windows");
+        assert!(of(9, 0, shape(&[1, 4, 4]), shape(&[72, 4])).is_err(), "more than the map has");
+        assert!(of(99_999_999_999, 0, map, windows).is_err());
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub struct Reduce {
 
 impl LayerOp for Reduce {
     fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
+        if self.norm && self.variance {
+            return Err(ShapeError::Field("norm and variance exclude each other"));
+        }
         match one(inputs)?.dims() {
             [_] => Ok(Shape::new(&[1])?),
             [rest @ .., _] => Ok(Shape::new(rest)?),
@@ -76,6 +79,7 @@ mod tests {
             (c.read.get() / 4, c.written.get() / 4)
         };
         assert_eq!([false, true].map(backward), [(16, 64), (3 * 64 + 16, 3 * 64)]);
+        assert!(Reduce { norm: true, variance: true, wide: false }.output(&[shape(&[8, 4])]).is_err());
         let variance = Reduce { variance: true, ..Reduce::default() };
         assert_eq!(Layer::Reduce(variance.clone()).saved(), Saved::Inputs, "distances from the mean");
         let [forward, backward] = [Phase::Forward, Phase::BackwardData]

@@ -177,6 +177,9 @@ impl Writer<'_> {
     /// operations are several operators, of which a reader makes a kernel each.
     fn elementwise(&mut self, elementwise: &Elementwise, site: &Site<'_>) -> Result<(), String> {
         let unknown = |why: &str| Err(format!("no ONNX operator stands for elementwise with {why}"));
+        if elementwise.im2col > 0 || elementwise.col2im > 0 {
+            return unknown("windows of maps");
+        }
         if site.output != site.read[0] {
             return unknown("a result of another shape than its first input's");
         }
