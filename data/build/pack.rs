@@ -89,12 +89,12 @@ fn folded(terms: &[Value]) -> Option<Vec<Value>> {
         let [name, coefficient, mean, scale] = &term.as_array()?[..] else { return None };
         let (coefficient, mean, scale) = (coefficient.as_float()?, mean.as_float()?, scale.as_float()?);
         let whole = coefficient / scale;
-        if whole.abs() > 0.999 * MOST_SLOPE {
-            return None;
-        }
         // Where the digits that are left out would be seen a few deviations from the mean, all are kept.
         let near = Some(rounded(whole)).filter(|near| (near - whole).abs() * FAR_FROM_MEAN * scale.abs() < UNSEEN);
         let slope = near.unwrap_or(whole);
+        if slope.abs() > MOST_SLOPE {
+            return None;
+        }
         constant += slope * mean;
         if slope.abs() > f64::abs(largest.1) {
             largest = (i, slope);

@@ -26,8 +26,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// So many networks are read by several threads, which take longer to wake up than few networks take.
-pub(crate) const MANY: usize = 16;
+/// So many networks are looked at by several threads, which take longer to wake up than few networks take.
+const MANY: usize = 16;
+
+/// What is asked of each network, in their order.
+pub(crate) fn of_each<T: Sync, R: Send>(networks: &[T], of: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
+    match networks.len() {
+        0..MANY => networks.iter().map(of).collect(),
+        _ => networks.par_iter().map(of).collect(),
+    }
+}
 
 /// Calibrations of a file or folder that somebody names.
 #[derive(Clone)]
@@ -152,11 +160,7 @@ impl Session {
             [all] if all == "all" => catalog::network_names().map(str::to_string).collect(),
             _ => typed.to_vec(),
         };
-        let read = |name: &String| self.network(name, reading);
-        let all: Vec<_> = match all.len() {
-            0..MANY => all.iter().map(read).collect(),
-            _ => all.par_iter().map(read).collect(),
-        };
+        let all = of_each(&all, |name| self.network(name, reading));
         let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
         let identity = |s: &Arc<Source>| match Format::of(&s.typed) {
             Format::Zoo => s.network.name.clone(),

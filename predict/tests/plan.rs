@@ -408,7 +408,7 @@ fn language_models_and_networks_make_one_fleet_under_one_limit() {
         close(number(&day[1]["requests_per_s"]), 2900.0);
     }
     // Figures of two boards; how many have two ends is the fits' affair.
-    assert!(within_its_ends(&both) > 2 * 15);
+    assert!(within_its_ends(&both) > 2 * 19);
     // Alone, what it draws, its servers and what is around them are the whole.
     let alone = document(&language(&chat(900.0), &[("h100", 4)], ""));
     let option = chosen(&alone, "h100");

@@ -571,8 +571,8 @@ impl Framework {
 
     /// Whether it has kernels that take longer than their traffic, however many samples there are.
     pub(crate) fn bounds_kernels(&self) -> bool {
-        let Self { layer_norm, softmax_columns, gather, broadcast, maps, sums, sequences, .. } = self;
-        let rows = layer_norm.is_some() || softmax_columns.is_some() || gather.is_some();
+        let Self { layer_norm, softmax_columns, gather, windows, broadcast, maps, sums, sequences, .. } = self;
+        let rows = layer_norm.is_some() || softmax_columns.is_some() || gather.is_some() || windows.is_some();
         rows || broadcast.is_some() || maps.is_some() || sums.is_some() || sequences.is_some()
     }
 

@@ -88,7 +88,7 @@ pub struct ScoreBias {
     pub parameters: u64,
 }
 
-fn is_zero(number: &u64) -> bool {
+pub(super) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 

@@ -1,5 +1,6 @@
 //! Whatever computes, or only fetches, element by element and has no kind of its own.
 
+use super::attention::is_zero;
 use super::{LayerOp, ShapeError};
 use crate::base::precision::{Phase, named_enum};
 use crate::base::shape::Shape;
@@ -66,10 +67,6 @@ pub struct Elementwise {
     /// Places of a window, where windows that lie side by side are added up in their map (col2im).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub col2im: u64,
-}
-
-fn is_zero(places: &u64) -> bool {
-    *places == 0
 }
 
 fn one_operation() -> u64 {

@@ -336,6 +336,14 @@ impl<'a> Graph<'a> {
         op.outputs.first().is_some_and(|id| self.skipped.iter().any(|(skipped, _)| skipped == id))
     }
 
+    /// Whether a norm's factors are one for each channel of a map, and not of the last dimension.
+    pub fn is_over_channels(&self, op: &Op<'_>) -> bool {
+        let tensor = |at: usize| op.inputs.get(at).copied().flatten().map(|id| &self.values[id].tensor);
+        let (Some(x), Some(factors)) = (tensor(0), tensor(1)) else { return false };
+        let along = factors.rank() >= 3 && factors.dims.last() == Some(&1);
+        along && matches!(x.dims[..], [_, channels, _, _] if channels == factors.elements())
+    }
+
     /// What is known of an operator's inputs, for the functions that shapes are inferred with.
     pub fn call<'b>(&'b self, op: &'b Op<'a>) -> Call<'b> {
         self.about(op.node, op.inputs.iter().map(|id| id.map(|id| &self.values[id].tensor)).collect())

@@ -322,7 +322,7 @@ impl<'g, 'a> Walk<'g, 'a> {
                 if last && out.len() >= 4 { channels_last(out) } else { contiguous(out) }
             }
             // Over the channels of maps it is written out.
-            "RMSNormalization" if self.over_channels(op) => self.pointwise(op, out),
+            "RMSNormalization" if self.graph.is_over_channels(op) => self.pointwise(op, out),
             "LayerNormalization" | "RMSNormalization" | "Softmax" | "LogSoftmax" | "Im2Col" | "Col2Im" => {
                 self.copy_unless_contiguous(op);
                 contiguous(out)
@@ -351,12 +351,6 @@ impl<'g, 'a> Walk<'g, 'a> {
             _ => self.pointwise(op, out),
         };
         self.strides.insert(made, strides);
-    }
-
-    /// Whether a norm's factors lie along another dimension than the last.
-    fn over_channels(&self, op: &Op<'_>) -> bool {
-        let factors = op.inputs.get(1).copied().flatten();
-        factors.is_some_and(|w| matches!(self.dims(w), [_, .., 1]) && self.dims(w).len() >= 3)
     }
 
     /// The order of one tensor for another of as many dimensions.

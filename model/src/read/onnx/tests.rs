@@ -680,17 +680,23 @@ fn a_root_mean_square_over_channels_runs_step_by_step() {
     assert_eq!(reduced.case.inputs[0].dims(), [168, 8]);
 }
 
+/// Distances of 64 values from their mean, and the mean of their squares.
+fn distances_and_variance() -> (Maker, [String; 2]) {
+    let mut m = Maker::new(18);
+    m.input("x", element::FLOAT, &["batch", "32", "64"]);
+    let axes = m.ints(&[-1]);
+    let mean = m.op("ReduceMean", &["x", &axes]);
+    let apart = m.op("Sub", &["x", &mean]);
+    let squares = m.op("Mul", &[&apart, &apart]);
+    let variance = m.op("ReduceMean", &[&squares, &axes]);
+    (m, [apart, variance])
+}
+
 /// PyTorch has one kernel where exporters write the mean, the distances from it, their squares and those's mean.
 #[test]
 fn a_variance_is_one_kernel() {
     for unbiased in [false, true] {
-        let mut m = Maker::new(18);
-        m.input("x", element::FLOAT, &["batch", "32", "64"]);
-        let axes = m.ints(&[-1]);
-        let mean = m.op("ReduceMean", &["x", &axes]);
-        let apart = m.op("Sub", &["x", &mean]);
-        let squares = m.op("Mul", &[&apart, &apart]);
-        let mut variance = m.op("ReduceMean", &[&squares, &axes]);
+        let (mut m, [_, mut variance]) = distances_and_variance();
         if unbiased {
             let (all, less) = (m.number(64.0), m.number(63.0));
             let sum = m.op("Mul", &[&variance, &all]);
@@ -706,13 +712,7 @@ fn a_variance_is_one_kernel() {
         assert_eq!(kinds(&understood(written, &Options::default())), kinds(&network));
     }
     // Whose distances something else reads, too, is a norm that a module writes out.
-    let mut m = Maker::new(18);
-    m.input("x", element::FLOAT, &["batch", "32", "64"]);
-    let axes = m.ints(&[-1]);
-    let mean = m.op("ReduceMean", &["x", &axes]);
-    let apart = m.op("Sub", &["x", &mean]);
-    let squares = m.op("Mul", &[&apart, &apart]);
-    let variance = m.op("ReduceMean", &[&squares, &axes]);
+    let (mut m, [apart, variance]) = distances_and_variance();
     let y = m.op("Div", &[&apart, &variance]);
     let network = understood(m.bytes(&[&y]), &Options::default());
     assert_eq!(kinds(&network).iter().filter(|kind| **kind == "reduce").count(), 2);

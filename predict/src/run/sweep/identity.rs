@@ -7,13 +7,12 @@
 use crate::ask::{Entry, Sweep};
 use crate::failure::Failure;
 use crate::request::{Request, Runner};
-use crate::session::{MANY, Session};
+use crate::session::{Session, of_each};
 use anyhow::{Context, Result, anyhow};
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::text::Fingerprint;
 use joulecast_model::catalog;
 use joulecast_reports::whole;
-use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 use std::fmt::{Debug, Write as _};
 use std::fs;
@@ -55,11 +54,7 @@ impl Identity {
             let value = if bindings.is_empty() { of(network) } else { of(&(network, bindings)) };
             (format!("network {}{tokens}", network.name), value)
         };
-        let networks: Vec<_> = match sweep.networks.len() {
-            0..MANY => sweep.networks.iter().map(of_network).collect(),
-            _ => sweep.networks.par_iter().map(of_network).collect(),
-        };
-        identity.0.extend(networks);
+        identity.0.extend(of_each(&sweep.networks, of_network));
         for team in &sweep.teams {
             for (_, typed) in &team.kinds {
                 identity.gpu(&team.name, session, typed, runner)?;

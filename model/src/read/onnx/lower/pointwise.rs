@@ -46,6 +46,11 @@ fn written(gradient: Gradient, wide: bool) -> Layer {
     Layer::Elementwise(Elementwise { gradient, wide, ..Elementwise::of(1, None) })
 }
 
+/// Another shape of the same values.
+fn view(shape: &[u64]) -> Layer {
+    Layer::Reshape(Reshape { shape: shape.iter().map(|&d| d as i64).collect(), copy: Copied::Never })
+}
+
 impl<'g, 'a> Lowering<'g, 'a> {
     /// Rows over the last dimension: `[rows, length]`, or `[length]`.
     fn rows(&self, id: Id) -> Result<Vec<u64>, Issue> {
@@ -313,8 +318,10 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let learned = &op.inputs[1..];
         let weights = learned.first().copied().flatten().map(|id| self.tensor(id));
         let dims = self.dims(input)?;
-        let channels_first = dims.len() == 3
-            && weights.is_some_and(|w| w.rank() >= 3 && w.dims[w.rank() - 1] == 1 && w.elements() as u64 == dims[0]);
+        let channels_first = dims.len() == 3 && self.graph.is_over_channels(op);
+        if channels_first && op.op == "RMSNormalization" {
+            return self.rms_norm_of_maps(op);
+        }
         let length = weights.map_or_else(|| dims.last().copied().unwrap_or(1), |w| w.elements() as u64);
         let seen = match product(&dims) / length.max(1) {
             _ if channels_first => dims,
@@ -325,9 +332,6 @@ impl<'g, 'a> Lowering<'g, 'a> {
             "RMSNormalization" => Layer::RmsNorm(RmsNorm {}),
             _ => Layer::LayerNorm(LayerNorm { affine: weights.is_some() }),
         };
-        if channels_first && op.op == "RMSNormalization" {
-            return self.rms_norm_of_maps(op);
-        }
         let from = self.seen(input, &seen)?;
         let place = self.emit(op, layer, vec![from], learned)?;
         self.made(op, place)
@@ -343,20 +347,31 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let input = self.activation(op, 0)?;
         let dims = self.dims(input)?;
         let &[channels, height, width] = &dims[..] else { return Err("it is over no map".into()) };
-        let view = |shape: &[u64]| {
-            let shape = shape.iter().map(|&d| d as i64).collect();
-            Layer::Reshape(Reshape { shape, copy: Copied::Never })
-        };
         let from = self.seen(input, &dims)?;
-        let square = self.then(op, "pow", written(Gradient::Powers, true), vec![from])?;
-        let rows = self.then(op, "pow.view", view(&[height * width, channels]), vec![square])?;
-        let mean = self.then(op, "mean", Layer::Reduce(Reduce::default()), vec![rows])?;
-        let shifted = self.then(op, "add", written(Gradient::Passes, false), vec![mean])?;
-        let root = self.then(op, "rsqrt", written(Gradient::Reads, true), vec![shifted])?;
-        let root = self.then(op, "rsqrt.view", view(&[1, height, width]), vec![root])?;
-        let normed = self.then(op, "mul", Layer::Multiply(Multiply {}), vec![from, root])?;
+        let rows = Some(view(&[height * width, channels]));
+        let normed = self.over_root_mean_square(op, from, rows, view(&[1, height, width]))?;
         let place = self.emit(op, Layer::Scale(Scale { bias: false }), vec![normed], &op.inputs[1..])?;
         self.made(op, place)
+    }
+
+    /// Values over the root of the mean of their squares, step by step. `rows`: how the squares are seen where not as they are;
+    /// `spread`: the roots, one for each row.
+    fn over_root_mean_square(
+        &mut self,
+        op: &Op<'_>,
+        from: Source,
+        rows: Option<Layer>,
+        spread: Layer,
+    ) -> Result<Source, Issue> {
+        let mut square = self.then(op, "pow", written(Gradient::Powers, true), vec![from])?;
+        if let Some(rows) = rows {
+            square = self.then(op, "pow.view", rows, vec![square])?;
+        }
+        let mean = self.then(op, "mean", Layer::Reduce(Reduce::default()), vec![square])?;
+        let shifted = self.then(op, "add", written(Gradient::Passes, false), vec![mean])?;
+        let root = self.then(op, "rsqrt", written(Gradient::Reads, true), vec![shifted])?;
+        let root = self.then(op, "view", spread, vec![root])?;
+        self.then(op, "mul", Layer::Multiply(Multiply {}), vec![from, root])
     }
 
     /// A conversion between 32 bits and fewer.
@@ -372,18 +387,13 @@ impl<'g, 'a> Lowering<'g, 'a> {
     pub(super) fn written_rms_norm(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
         let input = self.activation(op, 0)?;
         let seen = self.rows(input)?;
-        let ones: Vec<i64> = match seen[..] {
-            [rows, _] => vec![rows as i64, 1],
-            _ => vec![1],
+        let spread = match seen[..] {
+            [rows, _] => view(&[rows, 1]),
+            _ => view(&[1]),
         };
         let from = self.seen(input, &seen)?;
         let wide = self.then(op, "float", Layer::Cast(Cast { to: Width::Wide }), vec![from])?;
-        let square = self.then(op, "pow", written(Gradient::Powers, true), vec![wide])?;
-        let mean = self.then(op, "mean", Layer::Reduce(Reduce::default()), vec![square])?;
-        let shifted = self.then(op, "add", written(Gradient::Passes, false), vec![mean])?;
-        let root = self.then(op, "rsqrt", written(Gradient::Reads, true), vec![shifted])?;
-        let root = self.then(op, "view", Layer::Reshape(Reshape { shape: ones, copy: Copied::Never }), vec![root])?;
-        let normed = self.then(op, "mul", Layer::Multiply(Multiply {}), vec![wide, root])?;
+        let normed = self.over_root_mean_square(op, wide, None, spread)?;
         let narrow = self.then(op, "to", Layer::Cast(Cast { to: Width::Narrow }), vec![normed])?;
         let place = self.emit(op, Layer::Scale(Scale { bias: false }), vec![narrow], &op.inputs[1..])?;
         self.made(op, place)
