@@ -1914,4 +1914,79 @@ NETWORKS = {
     "glm4_small": transformers("Glm4Config", "Glm4Model", dict(
         hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, head_dim=64, intermediate_size=2048),
         ((256,),), 32000),
+    # timm's, added for the twenty-second round: by the hash of their names, families at most two times.
+    "efficientnet_b1_pruned": timm("efficientnet_b1_pruned", 240),
+    "tf_mobilenetv3_small_075": timm("tf_mobilenetv3_small_075"),
+    "vit_small_patch16_rope_ape_224": timm("vit_small_patch16_rope_ape_224"),
+    "tf_efficientnet_lite2": timm("tf_efficientnet_lite2", 260),
+    "regnety_040_sgn": timm("regnety_040_sgn"),
+    "vit_relpos_base_patch16_224": timm("vit_relpos_base_patch16_224"),
+    "seresnext101_32x4d": timm("seresnext101_32x4d"),
+    "ecaresnet101d_pruned": timm("ecaresnet101d_pruned"),
+    "levit_conv_512": timm("levit_conv_512"),
+    "regnetz_e8": timm("regnetz_e8", 256),
+    "resnet152s": timm("resnet152s"),
+    "levit_512": timm("levit_512"),
+    "crossvit_18_dagger_408": timm("crossvit_18_dagger_408", 408),
+    "resnetv2_50d_evos": timm("resnetv2_50d_evos"),
+    "vit_so150m2_patch16_reg1_gap_256": timm("vit_so150m2_patch16_reg1_gap_256", 256),
+    "seresnetaa50d": timm("seresnetaa50d"),
+    "maxvit_rmlp_base_rw_384": timm("maxvit_rmlp_base_rw_384", 384),
+    "efficientnet_lite1": timm("efficientnet_lite1", 240),
+    "nf_regnet_b5": timm("nf_regnet_b5", 384),
+    "vit_base_patch16_reg4_gap_256": timm("vit_base_patch16_reg4_gap_256", 256),
+    "regnety_008": timm("regnety_008"),
+    "volo_d4_448": timm("volo_d4_448", 448),
+    "gemma4_vit_167m": timm("gemma4_vit_167m", 768),
+    "legacy_seresnet50": timm("legacy_seresnet50"),
+    "swinv2_cr_small_ns_256": timm("swinv2_cr_small_ns_256", 256),
+    "seresnext26ts": timm("seresnext26ts", 256),
+    "resnet33ts": timm("resnet33ts", 256),
+    "tinynet_d": timm("tinynet_d", 152),
+    "cs3darknet_focus_l": timm("cs3darknet_focus_l", 256),
+    "mobilenet_edgetpu_v2_xs": timm("mobilenet_edgetpu_v2_xs"),
+    "naflexvit_base_patch16_gap": timm("naflexvit_base_patch16_gap", 384),
+    "repvgg_d2se": timm("repvgg_d2se", 320),
+    "mobilenet_edgetpu_v2_l": timm("mobilenet_edgetpu_v2_l"),
+    "mobileone_s4": timm("mobileone_s4"),
+    "xcit_small_12_p8_224": timm("xcit_small_12_p8_224"),
+    "maxxvitv2_rmlp_base_rw_224": timm("maxxvitv2_rmlp_base_rw_224"),
+    "csatv2": timm("csatv2", 512),
+    "coatnet_2_rw_224": timm("coatnet_2_rw_224"),
+    "regnetz_040_h": timm("regnetz_040_h", 256),
+    "repvgg_b3": timm("repvgg_b3"),
+    # transformers, added for the twenty-second round.
+    "gemma_small": transformers("GemmaConfig", "GemmaModel", dict(
+        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048, head_dim=64), ((256,),), 32000),
+    "ernie4_5_small": transformers("Ernie4_5Config", "Ernie4_5Model", dict(
+        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
+    "apertus_small": transformers("ApertusConfig", "ApertusModel", dict(
+        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
+    "hunyuan_small": transformers("HunYuanDenseV1Config", "HunYuanDenseV1Model", dict(
+        head_dim=64,
+        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
+    "ministral_small": transformers("MinistralConfig", "MinistralModel", dict(
+        head_dim=64,
+        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
+    "vaultgemma_small": transformers("VaultGemmaConfig", "VaultGemmaModel", dict(
+        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048, head_dim=64), ((256,),), 32000),
+    "lfm2_small": transformers("Lfm2Config", "Lfm2Model", dict(
+        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
+    "eurobert_small": transformers("EuroBertConfig", "EuroBertModel", dict(
+        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
+    "openai_gpt_small": transformers("OpenAIGPTConfig", "OpenAIGPTModel", dict(
+        n_embd=768, n_layer=6, n_head=12, vocab_size=32000), ((256,),), 32000),
+    "image_gpt_small": transformers("ImageGPTConfig", "ImageGPTModel", dict(
+        n_embd=512, n_layer=8, n_head=8, vocab_size=32000), ((256,),), 32000),
+    "flaubert_small": transformers("FlaubertConfig", "FlaubertModel", dict(
+        emb_dim=768, n_layers=6, n_heads=12, vocab_size=32000), ((256,),), 32000),
+    "dpt_small": transformers("DPTConfig", "DPTModel", dict(
+        hidden_size=384, num_attention_heads=6, intermediate_size=1536, image_size=224), IMAGE),
+    "chinese_clip_vision_b32": transformers("ChineseCLIPVisionConfig", "ChineseCLIPVisionModel", dict(), IMAGE),
+    "timesformer_small": transformers("TimesformerConfig", "TimesformerModel", dict(
+        hidden_size=384, num_attention_heads=6, intermediate_size=1536), ((8, 3, 224, 224),)),
+    "donut_swin_tiny": transformers("DonutSwinConfig", "DonutSwinModel", dict(), IMAGE),
+    "wav2vec2_conformer_small": transformers("Wav2Vec2ConformerConfig", "Wav2Vec2ConformerModel", dict(
+        apply_spec_augment=False, layerdrop=0.0, hidden_size=512, num_hidden_layers=8, num_attention_heads=8,
+        intermediate_size=2048), ((16000,),), which="input_values"),
 }

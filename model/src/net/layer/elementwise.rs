@@ -102,8 +102,8 @@ impl Elementwise {
             (0, places) => (places, input, output),
             _ => return Err(ShapeError::Field("im2col and col2im exclude each other")),
         };
-        let whole = windows.dims().first().is_some_and(|rows| rows.is_multiple_of(places));
-        let fits = whole && windows.elements() <= map.elements().saturating_mul(places);
+        let windows = windows.elements();
+        let fits = windows.is_multiple_of(places) && windows <= map.elements().saturating_mul(places);
         if fits {
             Ok(())
         } else {
