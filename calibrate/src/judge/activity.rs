@@ -205,7 +205,7 @@ mod tests {
         let calibrations: Vec<Calibration> = texts.collect::<Result<_, _>>()?;
         let given = Calibrations::given(calibrations.iter().cloned())?;
         let mut truth = framework.activity.logarithms();
-        truth.iter_mut().zip([0.05, -0.1, -0.15, 0.1, -0.05, -0.2, 0.12]).for_each(|(own, change)| *own += change);
+        truth.iter_mut().zip([0.05, -0.1, -0.15, 0.1, -0.05, -0.2, 0.12, 0.3]).for_each(|(own, change)| *own += change);
         let theirs = Framework { activity: Activity::from_logarithms(&truth), ..framework.clone() };
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("runs.csv");

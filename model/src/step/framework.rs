@@ -16,7 +16,7 @@ pub use host::{Costs, Cut, Host, HostKind, OfNetworks, Stages};
 pub use input::Input;
 pub use kernels::{Broadcast, Maps, Sequences};
 pub use products::RowsApart;
-pub use rows::{Columns, Gather, RowByRow, Windows};
+pub use rows::{Columns, Gather, NarrowProducts, RowByRow, Windows};
 pub use serving::{Scheduling, Serving};
 pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
 pub use sums::Sums;
@@ -40,7 +40,7 @@ use crate::step::memory::{Activations, InPlace, MemoryPolicy};
 use host::HostFile;
 use kernels::{BroadcastFile, MapsFile, SequencesFile};
 use products::RowsApartFile;
-use rows::{ColumnsFile, GatherFile, RowByRowFile, WindowsFile};
+use rows::{ColumnsFile, GatherFile, NarrowProductsFile, RowByRowFile, WindowsFile};
 use serde::{Deserialize, Serialize};
 use serving::ServingFile;
 use std::ops::RangeInclusive;
@@ -128,6 +128,8 @@ pub struct Framework {
     pub gather: Option<Gather>,
     /// How it lays windows of maps side by side and adds them up.
     pub windows: Option<Windows>,
+    /// How it multiplies a few columns, where rows bound that.
+    pub narrow_products: Option<NarrowProducts>,
     /// What counting the steps takes each batch norm that is trained.
     pub counter: Seconds,
     /// Jumps of its libraries' times by version.
@@ -268,6 +270,7 @@ struct File {
     softmax_columns: Option<ColumnsFile>,
     gather: Option<GatherFile>,
     windows: Option<WindowsFile>,
+    narrow_products: Option<NarrowProductsFile>,
     batch_norm: Option<BatchNormFile>,
     fused_update: Option<FusedUpdateFile>,
     parallel: Option<ParallelFile>,
@@ -542,6 +545,7 @@ impl Framework {
             softmax_columns: file.softmax_columns.map(ColumnsFile::read).transpose()?,
             gather: file.gather.map(GatherFile::read).transpose()?,
             windows: file.windows.map(WindowsFile::read).transpose()?,
+            narrow_products: file.narrow_products.map(NarrowProductsFile::read).transpose()?,
             sequences: file.sequences.map(SequencesFile::read).transpose()?,
             rows_apart: file.rows_apart.map(RowsApartFile::read).transpose()?,
             counter: file.batch_norm.map_or(Ok(Seconds::ZERO), |b| b.counter.time("batch_norm counter"))?,
@@ -571,9 +575,11 @@ impl Framework {
 
     /// Whether it has kernels that take longer than their traffic, however many samples there are.
     pub(crate) fn bounds_kernels(&self) -> bool {
-        let Self { layer_norm, softmax_columns, gather, windows, broadcast, maps, sums, sequences, .. } = self;
+        let Self { layer_norm, softmax_columns, gather, windows, narrow_products, .. } = self;
         let rows = layer_norm.is_some() || softmax_columns.is_some() || gather.is_some() || windows.is_some();
-        rows || broadcast.is_some() || maps.is_some() || sums.is_some() || sequences.is_some()
+        let Self { broadcast, maps, sums, sequences, .. } = self;
+        let values = broadcast.is_some() || maps.is_some() || sums.is_some() || sequences.is_some();
+        rows || narrow_products.is_some() || values
     }
 
     /// What a layer takes to count the step, beside its kernels.

@@ -2,7 +2,8 @@
 //!
 //! Its function takes keys and values of fewer heads as they are (`enable_gqa`; transformers asks for that wherever there is no
 //! mask). In 16 bits a fused kernel reads them so. In 32 bits none of the fused kernels does: keys and values are repeated, and
-//! all is computed step by step. Exports hold the repetition in either case.
+//! all is computed step by step. Exports hold the repetition in either case. A program that does not ask for groups and hands
+//! over one head's keys has them repeated, and is computed step by step, in 16 bits, too.
 
 use super::shaped::mark_gradients;
 use super::{ShapedLayer, ShapedNetwork, Source, relocate};
@@ -72,6 +73,12 @@ fn plain(layer: &ShapedLayer) -> Option<&Attention> {
     }
 }
 
+/// Whether one head's keys and values are handed over as they are to a function that was not asked to group heads, as attention
+/// of vision models with one key (timm/layers/attention2d.py) does: no fused kernel takes operands that are repeated.
+fn is_broadcast(layer: &ShapedLayer) -> bool {
+    plain(layer).is_some_and(|attention| attention.kv_heads == Some(1) && attention.heads > 1 && !attention.causal)
+}
+
 impl ShapedNetwork {
     /// The network as what groups heads runs it.
     #[must_use]
@@ -93,17 +100,15 @@ impl ShapedNetwork {
         if places.is_empty() {
             return self;
         }
-        let made = if self.precision().bytes() < Precision::Fp32.bytes() {
-            let mut made = self.layers.to_vec();
-            places
-                .into_iter()
-                .filter_map(|(i, both)| Some((i, both?)))
-                .try_for_each(|(i, both)| taken(&mut made, i, both))
-                .map(|()| made)
-        } else {
-            let places: Vec<(usize, bool)> = places.into_iter().map(|(i, both)| (i, both.is_some())).collect();
-            in_steps(&self.layers, &places)
-        };
+        let fused = self.precision().bytes() < Precision::Fp32.bytes();
+        let (kept, stepped): (Vec<_>, Vec<_>) =
+            places.into_iter().partition(|&(i, _)| fused && !is_broadcast(&self.layers[i]));
+        let mut made = self.layers.to_vec();
+        let mut repeated = kept.into_iter().filter_map(|(i, both)| Some((i, both?)));
+        let made = repeated.try_for_each(|(i, both)| taken(&mut made, i, both)).and_then(|()| {
+            let places: Vec<(usize, bool)> = stepped.into_iter().map(|(i, both)| (i, both.is_some())).collect();
+            if places.is_empty() { Ok(made) } else { in_steps(&made, &places) }
+        });
         // Sizes of what has been given shapes before are sizes of parts of it.
         if let Ok(mut made) = made {
             mark_gradients(&mut made);
@@ -294,6 +299,21 @@ mod tests {
         assert_eq!(scores.output.dims(), [6, 16, 16]);
         let last = &network.layers()[network.layers().len() - 2];
         assert_eq!((last.name.as_str(), last.output.dims()), ("attention", &[16, 48][..]));
+    }
+
+    /// Vision models with one head of keys hand it over as it is; language models, which are causal, ask for groups.
+    #[test]
+    fn one_head_for_all_is_repeated_and_attended_to_step_by_step() {
+        let of = |causal| {
+            let layers = format!(
+                "{{ name = \"qkv\", kind = \"linear\", features = 64 }},\n\
+                 {{ name = \"a\", kind = \"attention\", heads = 6, kv_heads = 1, causal = {causal} }}"
+            );
+            let network = shaped(&layers, Precision::Bf16).grouping_heads();
+            holds_together(&network);
+            kinds(&network).iter().filter(|k| **k == "matmul").count()
+        };
+        assert_eq!([of(false), of(true)], [2, 0]);
     }
 
     #[test]

@@ -232,10 +232,15 @@ fn fuse_one(graph: &mut Graph<'_>, name: &str, operands: &[Expression], pattern:
     for (position, inputs) in found {
         let root = &graph.ops[position];
         let (node, outputs) = (root.node, root.outputs.clone());
-        // A scale of one leaves no factors to tell PyTorch's function by; its exporter names it.
-        let function =
-            node.said(metadata::SCOPES).is_some_and(|scopes| scopes.contains("scaled_dot_product_attention"));
-        let name = if function && name == "UnfusedAttention" { "Attention" } else { name };
+        // What its exporter says where the form leaves it open.
+        let said = |word: &str| node.said(metadata::SCOPES).is_some_and(|scopes| scopes.contains(word));
+        let name = match name {
+            // A scale of one leaves no factors to tell PyTorch's function by.
+            "UnfusedAttention" if said("scaled_dot_product_attention") => "Attention",
+            // A module's own code converts back to the type of what it got, with the factors in 32 bits, as Gemma's does.
+            "RMSNormalization" if said("type_as") => "WideRMSNormalization",
+            _ => name,
+        };
         graph.ops[position] = Op { op: name.to_string(), node, inputs, outputs };
     }
     let mut position = 0;

@@ -656,6 +656,20 @@ fn a_norm_of_a_function_is_one_kernel_and_one_that_is_written_out_many() {
     }
 }
 
+/// Gemma's: as a function's, but what converts back is what a module calls, and factors are of 32 bits.
+#[test]
+fn a_norm_that_is_converted_back_by_its_module_is_written_out() {
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["batch", "32", "64"]);
+    let y = root_mean_square(&mut m, "x", false, Some(i64::from(element::BFLOAT16)));
+    let entry = Entry { key: metadata::SCOPES.into(), value: "['', 'norm', 'type_as_3']".into() };
+    m.graph.nodes.last_mut().expect("just made").metadata.push(entry);
+    let y = m.op("Relu", &[&y]);
+    let network = understood(m.bytes(&[&y]), &Options::default());
+    let written = ["cast", "elementwise", "reduce", "elementwise", "elementwise", "multiply", "scale", "cast", "relu"];
+    assert_eq!((totals(&network).0, &kinds(&network)[..]), (64, &written[..]));
+}
+
 /// Over the channels of maps a root mean square has no kernel of its own, with factors of every channel.
 #[test]
 fn a_root_mean_square_over_channels_runs_step_by_step() {

@@ -3,6 +3,7 @@
 use crate::base::file::{FileError, within};
 use crate::base::number::Number;
 use crate::base::precision::{Mode, Phase, Precision};
+use crate::base::units::Seconds;
 use crate::kernel::family::Family;
 use crate::kernel::load::Load;
 use serde::Deserialize;
@@ -10,9 +11,11 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// What tells kernels of a network from the same kernels measured alone, in order. They are part of the profile's format.
-pub const TRAITS: [&str; 6] = ["training", "training_tf32", "fp16", "cached", "update", "dense"];
+pub const TRAITS: [&str; 7] = ["training", "training_tf32", "fp16", "cached", "update", "dense", "brief"];
 /// Most powers of e by which a second-level cache can be larger than what a kernel moves.
 const MOST_CACHED: f64 = 3.0;
+/// Kernels that take less are brief: the more so, the shorter they are.
+const BRIEF: Seconds = Seconds::new(7e-6);
 /// What a coefficient can be: a factor of e^2 either way.
 const COEFFICIENTS: RangeInclusive<f64> = -2.0..=2.0;
 /// What a kernel's factor can be.
@@ -32,8 +35,9 @@ impl Default for Activity {
     }
 }
 
-/// The [`TRAITS`] of a kernel in a step; `dense`: no layer of its network makes zeros of half of its values, which switch nothing.
-fn traits<V: Number>(load: &Load<'_>, moved: V, mode: Mode, dense: bool) -> [V; TRAITS.len()] {
+/// The [`TRAITS`] of a kernel in a step that moves so many bytes in so many seconds; `dense`: no layer of its network makes zeros
+/// of half of its values, which switch nothing.
+fn traits<V: Number>(load: &Load<'_>, (moved, time): (V, V), mode: Mode, dense: bool) -> [V; TRAITS.len()] {
     let is = |yes: bool| V::of(f64::from(u8::from(yes)));
     let work = &load.work;
     let stream = work.family() == Family::Stream;
@@ -51,17 +55,19 @@ fn traits<V: Number>(load: &Load<'_>, moved: V, mode: Mode, dense: bool) -> [V; 
         is(work.phase == Phase::Update),
         // In training runs show no difference.
         is(dense && !training),
+        // Nor of this. What the law takes for launching and waiting is no rest where one kernel follows the other at once.
+        if training { V::of(0.0) } else { (V::of(1.0) - time / BRIEF.get()).between(0.0, 1.0) },
     ]
 }
 
 impl Activity {
-    /// By which factor a kernel draws more above waiting in a network's step than the law of power says.
-    pub fn of(&self, load: &Load<'_>, mode: Mode, dense: bool) -> f64 {
-        self.where_moved(load, load.cost.bytes().to_f64(), mode, dense)
+    /// By which factor a kernel that takes so long draws more above waiting in a network's step than the law of power says.
+    pub fn of(&self, load: &Load<'_>, time: Seconds, mode: Mode, dense: bool) -> f64 {
+        self.where_moved(load, (load.cost.bytes().to_f64(), time.get()), mode, dense)
     }
 
-    /// The same where it moves so many bytes.
-    pub(crate) fn where_moved<V: Number>(&self, load: &Load<'_>, moved: V, mode: Mode, dense: bool) -> V {
+    /// The same where it moves so many bytes in so many seconds.
+    pub(crate) fn where_moved<V: Number>(&self, load: &Load<'_>, moved: (V, V), mode: Mode, dense: bool) -> V {
         let factor = match self.coefficients.iter().all(|c| *c == 0.0) {
             true => V::of(1.0),
             false => {
@@ -132,20 +138,20 @@ mod tests {
         let of = |layer, width, phase, precision, mode| {
             let work = Work::usual(case(layer, width), phase, 64, precision, mode).expect("fits");
             let load = work.on(&gpu).expect("fits").expect("a peak");
-            traits(&load, load.cost.bytes().to_f64(), mode, false)
+            traits(&load, (load.cost.bytes().to_f64(), BRIEF.get()), mode, false)
         };
         let linear = Layer::Linear(Linear { features: 320, bias: true });
         let relu = Layer::Activation(Activation { function: Function::Relu });
         let (forward, train) = (Phase::Forward, Mode::Training);
-        assert_eq!(of(linear.clone(), 320, forward, Precision::Tf32, train), [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
-        assert_eq!(of(linear, 320, forward, Precision::Fp16, Mode::Inference), [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(of(linear.clone(), 320, forward, Precision::Tf32, train), [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!(of(linear, 320, forward, Precision::Fp16, Mode::Inference), [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
         // Read and written, four bytes each: an eighth of the cache, and more than it.
         let width = (l2 / 8.0 / (64.0 * 8.0)).round() as u64;
         let cached = of(relu.clone(), width, forward, Precision::Fp32, train);
         assert!((cached[3] - 8f64.ln()).abs() < 1e-3 && cached[1] == 0.0, "{cached:?}");
         assert_eq!(
             of(relu.clone(), 20 * width, forward, Precision::Tf32, train),
-            [1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
             "no product"
         );
         assert_eq!(of(relu.clone(), 20 * width, forward, Precision::Fp32, train)[3], 0.0);
@@ -160,8 +166,8 @@ mod tests {
         let work = Work::usual(linear, Phase::Update, 64, Precision::Fp32, Mode::Training).expect("fits");
         let work = Work { optimizer, ..work };
         let load = work.on(&gpu).expect("fits").expect("a peak");
-        let found = traits(&load, load.cost.bytes().to_f64(), Mode::Training, false);
-        assert_eq!(found, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0], "its 34 million parameters are more than the cache holds");
+        let found = traits(&load, (load.cost.bytes().to_f64(), 0.0), Mode::Training, false);
+        assert_eq!(found, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0], "its 34 million parameters are more than the cache holds");
     }
 
     #[test]
@@ -170,8 +176,9 @@ mod tests {
         let linear = case(Layer::Linear(Linear { features: 320, bias: true }), 320);
         let work = Work::usual(linear, Phase::Forward, 64, Precision::Tf32, Mode::Training).expect("fits");
         let load = work.on(&gpu).expect("fits").expect("a peak");
-        let activity = Activity::from_logarithms(&[0.9f64.ln(), -0.2, -0.1, 5.0, 5.0, 5.0, 0.3]);
-        let of = |mode, dense| activity.of(&load, mode, dense);
+        let activity = Activity::from_logarithms(&[0.9f64.ln(), -0.2, -0.1, 5.0, 5.0, 5.0, 0.3, 0.4]);
+        let at = |time, mode, dense| activity.of(&load, time, mode, dense);
+        let of = |mode, dense| at(BRIEF, mode, dense);
         assert!((of(Mode::Training, false) - 0.9 * (-0.3f64).exp()).abs() < 1e-12);
         assert!((of(Mode::Inference, false) - 0.9).abs() < 1e-12);
         assert!((of(Mode::Inference, true) - 0.9 * 0.3f64.exp()).abs() < 1e-12);
@@ -180,8 +187,12 @@ mod tests {
             of(Mode::Training, false),
             "in training values without zeros draw no more"
         );
+        let half = at(BRIEF * 0.5, Mode::Inference, false) / of(Mode::Inference, false);
+        assert!((half.ln() - 0.2).abs() < 1e-12, "half of the time of a kernel that is not brief");
+        assert_eq!(at(BRIEF * 2.0, Mode::Inference, false), of(Mode::Inference, false));
+        assert_eq!(at(BRIEF * 0.5, Mode::Training, false), of(Mode::Training, false));
         let round = Activity::from_logarithms(&activity.logarithms());
         assert!(activity.logarithms().iter().zip(round.logarithms()).all(|(a, b)| (a - b).abs() < 1e-12));
-        assert_eq!(Activity::default().of(&load, Mode::Training, true), 1.0);
+        assert_eq!(Activity::default().of(&load, BRIEF, Mode::Training, true), 1.0);
     }
 }

@@ -1,9 +1,10 @@
-//! Kernels that are bound by how threads take rows and windows: norms, rows of tables, softmaxes, windows laid side by side.
+//! Kernels that are bound by how threads take rows and windows: norms, rows of tables, softmaxes, products of few columns,
+//! windows laid side by side.
 
 use super::kernels::{ByWidth, CYCLES};
 use super::sums::WARP;
 use crate::base::file::{FileError, within};
-use crate::base::precision::Phase;
+use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
 use crate::device::gpu::Gpu;
 use crate::kernel::work::Work;
@@ -161,6 +162,79 @@ impl Windows {
     }
 }
 
+/// Products of a few columns with a matrix as small, as between the heads of attention: tiles of the library's kernels are far
+/// wider, so that rows decide how long they take. Cycles of a multiprocessor per row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NarrowProducts {
+    forward: PerRow,
+    backward: PerRow,
+}
+
+/// Columns up to which the first of two numbers holds, and the second.
+const NARROW: [u64; 2] = [8, 16];
+/// Bytes that rows are a multiple of where kernels of 16 bits and of TF32 take them whole.
+const ALIGNED: u64 = 16;
+
+/// Cycles per row by precision, of up to so many columns as [`NARROW`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PerRow {
+    fp32: [f64; 2],
+    tf32: [f64; 2],
+    /// In 16 bits of rows that are [`ALIGNED`], and of others.
+    aligned: [f64; 2],
+    fp16: f64,
+    bf16: f64,
+}
+
+impl NarrowProducts {
+    /// What such a product takes at least at a board's highest clock, forward and for the gradient of what it reads; nothing of all
+    /// other layers.
+    pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
+        let Layer::Linear(linear) = work.layer() else { return Seconds::ZERO };
+        let each = match work.phase {
+            Phase::Forward => &self.forward,
+            Phase::BackwardData => &self.backward,
+            Phase::BackwardWeights | Phase::Update => return Seconds::ZERO,
+        };
+        let (read, written) = (work.input().axis(), linear.features);
+        let Some(wide) = NARROW.iter().position(|&columns| read.max(written) <= columns) else { return Seconds::ZERO };
+        let aligned = |columns: u64| columns.saturating_mul(work.precision.bytes()).is_multiple_of(ALIGNED);
+        let aligned = aligned(read) && aligned(written);
+        let cycles = match work.precision {
+            Precision::Tf32 if aligned => each.tf32[wide],
+            Precision::Fp32 | Precision::Tf32 => each.fp32[wide],
+            Precision::Fp16 | Precision::Bf16 if aligned => each.aligned[wide],
+            Precision::Fp16 => each.fp16,
+            Precision::Bf16 => each.bf16,
+            Precision::Int8 | Precision::Fp8 => return Seconds::ZERO,
+        };
+        let rows = work.input().elements() / read.max(1) * work.batch;
+        Seconds::new(cycles * rows as f64 / gpu.sms.value as f64 / gpu.core_clock.boost.value.get())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NarrowProductsFile {
+    forward: PerRow,
+    backward: PerRow,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl NarrowProductsFile {
+    pub(super) fn read(self) -> Result<NarrowProducts, FileError> {
+        let Self { forward, backward, .. } = self;
+        for PerRow { fp32, tf32, aligned, fp16, bf16 } in [forward, backward] {
+            for cycles in [fp32, tf32, aligned, [fp16, bf16]].concat() {
+                within("cycles per row of narrow_products", cycles, CYCLES)?;
+            }
+        }
+        Ok(NarrowProducts { forward, backward })
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RowByRowFile {
@@ -254,7 +328,6 @@ impl ColumnsFile {
 mod tests {
     use super::super::kernels::tests::work;
     use super::*;
-    use crate::base::precision::Precision;
     use crate::catalog;
     use crate::kernel::work::Trial;
 
@@ -307,6 +380,33 @@ mod tests {
         assert!((gradient(153_664, 2535, 1) / 122.0 - 1.0).abs() < 0.05, "{}", gradient(153_664, 2535, 1));
         // Words of sentences are added up by another kernel.
         assert_eq!([gradient(512, 30_522, 1), gradient(38_416, 729, 2)], [0.0, 0.0]);
+    }
+
+    #[test]
+    fn products_of_few_columns_have_a_price_per_row() {
+        let (pytorch, gpu) =
+            (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h100-sxm").expect("shipped"));
+        let narrow = pytorch.narrow_products.expect("in the profile");
+        let of = |columns: u64, batch, phase, precision| {
+            let fields = format!("features = {columns}\nbias = false");
+            let trial = Trial { batch, phase, ..work("linear", &fields, &[331_776, columns], precision) };
+            narrow.least(&trial, &gpu).to_us()
+        };
+        let near = |found: f64, measured: f64| assert!((found / measured - 1.0).abs() < 0.1, "{found}, {measured}");
+        // data/measurements/h100/torch_heads.csv
+        near(of(4, 16, Phase::Forward, Precision::Fp16), 343.5);
+        near(of(8, 16, Phase::Forward, Precision::Fp16), 240.8);
+        near(of(16, 16, Phase::Forward, Precision::Bf16), 182.5);
+        near(of(12, 16, Phase::BackwardData, Precision::Bf16), 511.6);
+        near(of(8, 64, Phase::Forward, Precision::Tf32), 2301.6);
+        near(of(16, 16, Phase::BackwardData, Precision::Tf32), 1538.5);
+        near(of(8, 16, Phase::Forward, Precision::Fp32), 260.4);
+        near(of(16, 64, Phase::BackwardData, Precision::Fp32), 1585.6);
+        // Six columns of 4 bytes are no multiple of 16 bytes.
+        assert_eq!(of(6, 16, Phase::Forward, Precision::Tf32), of(6, 16, Phase::Forward, Precision::Fp32));
+        let zero = [of(17, 16, Phase::Forward, Precision::Fp16), of(4, 16, Phase::BackwardWeights, Precision::Fp16)];
+        assert_eq!(zero, [0.0, 0.0]);
+        assert_eq!(narrow.least(&work("gelu", "", &[64, 4], Precision::Fp32), &gpu), Seconds::ZERO);
     }
 
     #[test]

@@ -273,8 +273,8 @@ impl<'a> StepOverBatches<'a> {
                 (timed.value, *jump) = plan.time(&asked.layer, &load, timed.value, setup);
             }
         }
-        let on = OnBoard::of_each(&asked.layer, &load, &taken.amounts, setup);
         let times = Lanes(taken.timed.each_ref().map(|timed| timed.value.get()));
+        let on = OnBoard::of_each(&asked.layer, &load, (&taken.amounts, times), setup);
         let parts = self.law.parts(&load, &taken.amounts, (plan.found.model.floor, times));
         for (i, made) in made.iter_mut().enumerate() {
             let timed = &taken.timed[i];

@@ -503,6 +503,7 @@ impl<'m> Plan<'_, 'm> {
         let value = framework.softmax_columns.map_or(value, |c| value.max(c.least(&load.work, gpu)));
         let value = framework.gather.map_or(value, |g| value.max(g.least(&load.work, gpu)));
         let value = framework.windows.map_or(value, |w| value.max(w.least(&load.work, gpu)));
+        let value = framework.narrow_products.map_or(value, |n| value.max(n.least(&load.work, gpu)));
         let value = framework.broadcast.map_or(value, |b| value.max(b.least(&load.work, layer.parted, gpu)));
         let value = framework.maps.map_or(value, |m| value.max(m.least(&load.work, gpu)));
         let value = framework.sums.map_or(value, |s| value.max(s.least(&load.work, gpu)));
@@ -603,25 +604,26 @@ pub(super) struct OnBoard {
 }
 
 impl OnBoard {
-    pub(super) fn of(layer: &ShapedLayer, load: &Load<'_>, setup: &Setup<'_>) -> Self {
+    pub(super) fn of(layer: &ShapedLayer, load: &Load<'_>, time: Seconds, setup: &Setup<'_>) -> Self {
         let roofline = &load.roofline;
+        let activity = setup.framework.activity.of(load, time, setup.mode, setup.dense);
         Self {
             bound: load.bound,
             traffic: roofline.traffic(),
             arithmetic: roofline.arithmetic(),
             stalls: roofline.stalls + roofline.waiting,
-            activity: Self::drawn(layer, load, setup) * setup.framework.activity.of(load, setup.mode, setup.dense),
+            activity: Self::drawn(layer, load, setup) * activity,
         }
     }
 
-    /// The same where so much is to be done in each of several batches.
+    /// The same where so much is to be done in so many seconds in each of several batches.
     pub(super) fn of_each(
         layer: &ShapedLayer,
         load: &Load<'_>,
-        amounts: &Amounts<Lanes>,
+        (amounts, times): (&Amounts<Lanes>, Lanes),
         setup: &Setup<'_>,
     ) -> [Self; LANES] {
-        let activity = setup.framework.activity.where_moved(load, amounts.bytes, setup.mode, setup.dense);
+        let activity = setup.framework.activity.where_moved(load, (amounts.bytes, times), setup.mode, setup.dense);
         let activity = activity * Self::drawn(layer, load, setup);
         std::array::from_fn(|i| {
             let [compute, memory, second] =
@@ -689,7 +691,7 @@ fn kernel_in<'a, 'm: 'a>(
     let edges = timed.edges.ok_or_else(no_model)?;
     let (value, jump) = taken;
     let error = found.error(timed.in_domain, setup.all_chips.siblings(found.tier));
-    let (on, within) = (OnBoard::of(layer, load, setup), timed.in_domain);
+    let (on, within) = (OnBoard::of(layer, load, value, setup), timed.in_domain);
     let mut kernel = plan.template(name, setup);
     kernel.become_of(&plan, &OfBatch { cost, value, edges, on, error, drives, engine, within, jump });
     Ok(kernel.in_fewer_bits(fewer))

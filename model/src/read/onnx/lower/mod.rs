@@ -156,7 +156,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             "LSTM" | "GRU" | "RNN" => self.recurrent(op),
             "RotaryEmbedding" => self.rotary(op),
             "LayerNormalization" | "RMSNormalization" => self.layer_norm(op),
-            "WrittenRMSNormalization" => self.written_rms_norm(op),
+            "WrittenRMSNormalization" | "WideRMSNormalization" => self.written_rms_norm(op),
             "Variance" => self.reduce_to_results(op),
             "Im2Col" => self.unfold(op),
             "Softmax" | "LogSoftmax" => self.softmax(op),

@@ -383,7 +383,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
     }
 
     /// The operations of a root mean square that a module writes out, as transformers' do: in 32 bits up to the factors
-    /// (src/transformers/models/llama/modeling_llama.py, LlamaRMSNorm). Exports in 32 bits leave conversions out.
+    /// (src/transformers/models/llama/modeling_llama.py, LlamaRMSNorm) or with them (models/gemma/modeling_gemma.py,
+    /// GemmaRMSNorm). Exports in 32 bits leave conversions out.
     pub(super) fn written_rms_norm(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
         let input = self.activation(op, 0)?;
         let seen = self.rows(input)?;
@@ -394,8 +395,14 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let from = self.seen(input, &seen)?;
         let wide = self.then(op, "float", Layer::Cast(Cast { to: Width::Wide }), vec![from])?;
         let normed = self.over_root_mean_square(op, wide, None, spread)?;
-        let narrow = self.then(op, "to", Layer::Cast(Cast { to: Width::Narrow }), vec![normed])?;
-        let place = self.emit(op, Layer::Scale(Scale { bias: false }), vec![narrow], &op.inputs[1..])?;
+        let (factors, narrow) = (Layer::Scale(Scale { bias: false }), Layer::Cast(Cast { to: Width::Narrow }));
+        let place = if op.op == "WideRMSNormalization" {
+            let scaled = self.push(&format!("{}.scale", scope::path(op.node)), factors, vec![normed], &op.inputs[1..])?;
+            self.emit(op, narrow, vec![scaled.source], &[])?
+        } else {
+            let narrow = self.then(op, "to", narrow, vec![normed])?;
+            self.emit(op, factors, vec![narrow], &op.inputs[1..])?
+        };
         self.made(op, place)
     }
 
