@@ -52,6 +52,20 @@ impl Group {
         }
     }
 
+    /// That of a row, which the host bounds or not.
+    fn of(key: &Key, host_bound: bool) -> Result<Self> {
+        Ok(match (key.step.run()?.mode, key.step.launch.as_str(), host_bound) {
+            _ if key.step.sequence > 0 => Self::Prompt,
+            _ if key.step.cached > 0 => Self::Decode,
+            (Mode::Inference, "graph", _) => Self::Graph,
+            (Mode::Inference, _, false) => Self::EagerGpu,
+            (Mode::Inference, _, true) => Self::EagerHost,
+            (Mode::Training, _, bound) if key.step.gpus > 1 => [Self::PairGpu, Self::PairHost][usize::from(bound)],
+            (Mode::Training, _, false) => Self::TrainingGpu,
+            (Mode::Training, _, true) => Self::TrainingHost,
+        })
+    }
+
     /// Whether the host is foreseen to decide.
     pub fn of_host(self) -> bool {
         matches!(self, Self::EagerHost | Self::TrainingHost | Self::PairHost)
@@ -126,8 +140,10 @@ pub fn verify(folder: &Path) -> Result<Verified> {
 pub struct Compared {
     /// Which.
     pub key: Key,
-    /// Its group.
+    /// Its group, by what was sealed for a host as fast as that of the visit.
     pub group: Group,
+    /// The same by the profile's host, which is all that was known before.
+    pub foreseen: Group,
     /// Seconds.
     pub time: Pair,
     /// The same with the host of the visit, where that was measured and the step is eager.
@@ -171,16 +187,8 @@ impl Compared {
         let Some(ms) = measured.ms_per_iter else { return Ok(None) };
         // Factors of chains are too small for networks: before they were corrected a step was sorted by the profile's host.
         let known = factor.filter(|_| of_networks).and_then(|factor| nearest(hosts, factor));
-        let group = match (key.step.run()?.mode, key.step.launch.as_str(), known.unwrap_or(p).host_bound) {
-            _ if key.step.sequence > 0 => Group::Prompt,
-            _ if key.step.cached > 0 => Group::Decode,
-            (Mode::Inference, "graph", _) => Group::Graph,
-            (Mode::Inference, _, false) => Group::EagerGpu,
-            (Mode::Inference, _, true) => Group::EagerHost,
-            (Mode::Training, _, bound) if key.step.gpus > 1 => [Group::PairGpu, Group::PairHost][usize::from(bound)],
-            (Mode::Training, _, false) => Group::TrainingGpu,
-            (Mode::Training, _, true) => Group::TrainingHost,
-        };
+        let group = Group::of(key, known.unwrap_or(p).host_bound)?;
+        let foreseen = Group::of(key, p.host_bound)?;
         let seconds = ms / 1e3;
         let time = Pair { measured: seconds, predicted: p.time_s, p05: p.time_p05_s, p95: p.time_p95_s };
         let hosted = factor.and_then(|factor| {
@@ -209,7 +217,7 @@ impl Compared {
             p05: p.allocated_bytes,
             p95: p.allocated_bytes,
         });
-        Ok(Some(Self { key: key.clone(), group, time, hosted, power, energy, memory }))
+        Ok(Some(Self { key: key.clone(), group, foreseen, time, hosted, power, energy, memory }))
     }
 }
 

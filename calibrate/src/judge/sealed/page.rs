@@ -80,6 +80,26 @@ fn by_group(rows: &[Compared], of: Of, intervals: bool) -> Table {
     table
 }
 
+/// Errors of groups that hosts tell apart, by the profile's host.
+fn by_foreseen(rows: &[Compared]) -> Table {
+    let mut table = Table::new(&[&["group", "quantity"][..], &ERRORS].concat(), 2);
+    let told = [
+        (Group::EagerGpu, Group::EagerHost),
+        (Group::TrainingGpu, Group::TrainingHost),
+        (Group::PairGpu, Group::PairHost),
+    ];
+    let parts = PARTS.into_iter().filter(|(_, is_in)| told.iter().any(|&(gpu, host)| is_in(gpu) != is_in(host)));
+    for (name, is_in) in parts {
+        for (quantity, of) in MEASURES {
+            let pairs: Vec<Pair> = rows.iter().filter(|r| is_in(r.foreseen)).filter_map(of).collect();
+            if !pairs.is_empty() {
+                table.row([vec![name.to_string(), quantity.to_lowercase()], errors(&pairs, true)].concat());
+            }
+        }
+    }
+    table
+}
+
 /// Mean and signed error of every quantity by network.
 fn by_network(rows: &[Compared], libraries: &BTreeMap<&str, &str>) -> Table {
     let header =
@@ -243,6 +263,9 @@ pub fn page(outcome: &Outcome, history: &History) -> String {
                 "time of host-bound steps with the host as it was measured in the visit",
                 &by_group(&hosted, |r| r.hosted, true),
             );
+        }
+        if board.rows.iter().any(|row| row.foreseen != row.group) {
+            section("steps sorted by the profile's host, without looking at the visit's", &by_foreseen(&board.rows));
         }
         section("peak memory of the allocator", &by_group(&board.rows, |r| r.memory, false));
         section("networks", &by_network(&board.rows, &libraries));

@@ -251,7 +251,7 @@ fn a_host_that_was_measured_is_used_beside_the_profile_s() -> Result<()> {
     host(&format!("host-{}.toml", catalog::gpu("h100")?.name), 9.0)?;
     host("host-h200-before-1.toml", 1.6)?;
     host("host-h200-after-1.toml", 2.5)?;
-    let found = outcome(&folder)?;
+    let mut found = outcome(&folder)?;
     let h200 = found.boards.iter().find(|b| b.name == "h200").context("measured")?;
     let eager = h200.rows.iter().find(|r| r.group == Group::EagerHost).context("there is one")?;
     let hosted = eager.hosted.context("its host was measured")?;
@@ -265,6 +265,14 @@ fn a_host_that_was_measured_is_used_beside_the_profile_s() -> Result<()> {
             "h200: the host took 1.60 to 2.50 times as long as the profile's table in inference, 9.00 to 9.00"
         )
     );
+    // A step that the profile's host would not have bound is told apart, beside where it is now.
+    let sorted = "steps sorted by the profile's host";
+    assert!(!text.contains(sorted), "all of them are in the same groups");
+    let rows = found.boards.iter_mut().flat_map(|board| &mut board.rows);
+    let eager = rows.into_iter().find(|r| r.group == Group::EagerHost).context("there is one")?;
+    eager.foreseen = Group::EagerGpu;
+    let text = page(&found, &history(&folder, &found)?);
+    assert!(text.contains(sorted) && text.contains("| eager, GPU-bound | time | 1 |"), "{text}");
     host("host-h200.toml", 0.0)?;
     assert!(outcome(&folder).is_err_and(|e| e.to_string().contains("not above 0")));
     Ok(())
