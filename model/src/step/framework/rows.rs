@@ -402,6 +402,15 @@ mod tests {
         near(of(16, 16, Phase::BackwardData, Precision::Tf32), 1538.5);
         near(of(8, 16, Phase::Forward, Precision::Fp32), 260.4);
         near(of(16, 64, Phase::BackwardData, Precision::Fp32), 1585.6);
+        // Both sides decide which kernel takes it, and the wider of them how wide it is.
+        let between = |read: u64, written: u64| {
+            let fields = format!("features = {written}\nbias = false");
+            let trial = Trial { batch: 16, ..work("linear", &fields, &[331_776, read], Precision::Fp16) };
+            narrow.least(&trial, &gpu).to_us()
+        };
+        assert_eq!([between(4, 8), between(8, 4)], [of(4, 16, Phase::Forward, Precision::Fp16); 2]);
+        assert_eq!(between(8, 16), of(16, 16, Phase::Forward, Precision::Fp16));
+        assert_eq!([between(4, 32), between(32, 4)], [0.0, 0.0]);
         // Six columns of 4 bytes are no multiple of 16 bytes.
         assert_eq!(of(6, 16, Phase::Forward, Precision::Tf32), of(6, 16, Phase::Forward, Precision::Fp32));
         let zero = [of(17, 16, Phase::Forward, Precision::Fp16), of(4, 16, Phase::BackwardWeights, Precision::Fp16)];
