@@ -496,7 +496,9 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             let cost = self.cost.at(1);
             set(&mut board, &lines.board, cost, batch);
             set(&mut other, over, cost, batch);
-            board.cost.read = Bytes::new(lines.board.bytes.at(batch).round() as u64);
+            let bytes = |line: Line| Bytes::new(line.at(batch).round() as u64);
+            // Rows of a table count among the parameters, and are more with more samples.
+            (board.cost.read, board.cost.weights) = (bytes(lines.board.bytes), bytes(lines.board.weights));
             board.cost.written = Bytes::ZERO;
             *time = Carry::between(&other, &board).to_board(*time);
         }

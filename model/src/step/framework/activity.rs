@@ -167,7 +167,11 @@ mod tests {
         let work = Work { optimizer, ..work };
         let load = work.on(&gpu).expect("fits").expect("a peak");
         let found = traits(&load, (load.cost.bytes().to_f64(), 0.0), Mode::Training, false);
-        assert_eq!(found, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0], "its 34 million parameters are more than the cache holds");
+        assert_eq!(
+            found,
+            [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0],
+            "its 34 million parameters are more than the cache holds"
+        );
     }
 
     #[test]

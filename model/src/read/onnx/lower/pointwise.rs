@@ -397,7 +397,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let normed = self.over_root_mean_square(op, wide, None, spread)?;
         let (factors, narrow) = (Layer::Scale(Scale { bias: false }), Layer::Cast(Cast { to: Width::Narrow }));
         let place = if op.op == "WideRMSNormalization" {
-            let scaled = self.push(&format!("{}.scale", scope::path(op.node)), factors, vec![normed], &op.inputs[1..])?;
+            let scaled =
+                self.push(&format!("{}.scale", scope::path(op.node)), factors, vec![normed], &op.inputs[1..])?;
             self.emit(op, narrow, vec![scaled.source], &[])?
         } else {
             let narrow = self.then(op, "to", narrow, vec![normed])?;
