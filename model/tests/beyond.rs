@@ -148,7 +148,7 @@ fn attention_is_never_faster_than_its_traffic_and_its_products() {
                 let what = format!("{} {heads} {kv_heads} {dimension}, {new} after {cached} by {batch}", gpu.name);
                 assert!(time >= floor * (1.0 - 1e-9), "{what}: {time} and {floor}");
                 // Where that is all that is known, an interval begins there.
-                let is_held = time < floor * 1.001;
+                let is_held = time < floor * 1.0001;
                 assert!(low <= time && (!is_held || low >= floor * (1.0 - 1e-9)), "{what}: from {low}");
                 held += usize::from(is_held);
             }
