@@ -133,6 +133,12 @@ def transformers(config, model, options, inputs, ids=None, part=None, which=None
     return Network("transformers", make, inputs, ids)
 
 
+def decoder(name, **more):
+    """A small language model of transformers by the name of its classes: three heads share keys; 256 of 32,000 words."""
+    sizes = dict(hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048)
+    return transformers(f"{name}Config", f"{name}Model", sizes | more, ((256,),), 32000)
+
+
 def torchaudio(name, inputs, **options):
     def make():
         models = importlib.import_module("torchaudio.models")
@@ -1178,7 +1184,6 @@ NETWORKS = {
     "vit_small_r26_s32_224": timm("vit_small_r26_s32_224"),
     "vit_relpos_small_patch16_224": timm("vit_relpos_small_patch16_224"),
     "vovnet57a": timm("vovnet57a"),
-    "xcit_small_12_p16_224": timm("xcit_small_12_p16_224"),
     "caformer_s36": timm("caformer_s36"),
     "repvit_m1_5": timm("repvit_m1_5"),
     "coatnet_rmlp_nano_rw_224": timm("coatnet_rmlp_nano_rw_224"),
@@ -1439,8 +1444,7 @@ NETWORKS = {
         decoder_ffn_dim=2048), ((128,),), 50000, part="encoder"),
     "starcoder2_small": transformers("Starcoder2Config", "Starcoder2Model", dict(
         hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=2, intermediate_size=3072), ((256,),), 49152),
-    "granite_small": transformers("GraniteConfig", "GraniteModel", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
+    "granite_small": decoder("Granite"),
     "whisper_small_encoder": transformers("WhisperConfig", "WhisperModel", dict(
         d_model=768, encoder_layers=12, encoder_attention_heads=12, encoder_ffn_dim=3072, decoder_layers=1, decoder_attention_heads=12),
         ((80, 3000),), part="encoder", which="input_features"),
@@ -1535,8 +1539,7 @@ NETWORKS = {
     "shvit_s4": timm("shvit_s4", 256),
     "deit_base_distilled_patch16_384": timm("deit_base_distilled_patch16_384", 384),
     # transformers, added for the thirteenth round.
-    "cohere_small": transformers("CohereConfig", "CohereModel", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
+    "cohere_small": decoder("Cohere"),
     "olmo_small": transformers("OlmoConfig", "OlmoModel", dict(
         hidden_size=768, num_hidden_layers=8, num_attention_heads=12, intermediate_size=3072), ((256,),), 50304),
     "glm_small": transformers("GlmConfig", "GlmModel", dict(
@@ -1602,8 +1605,7 @@ NETWORKS = {
         hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=12, intermediate_size=3072), ((256,),), 50304),
     "helium_small": transformers("HeliumConfig", "HeliumModel", dict(
         hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=12, intermediate_size=2048, head_dim=64), ((256,),), 48000),
-    "nemotron_small": transformers("NemotronConfig", "NemotronModel", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=3072), ((256,),), 32000),
+    "nemotron_small": decoder("Nemotron", intermediate_size=3072),
     "persimmon_small": transformers("PersimmonConfig", "PersimmonModel", dict(
         hidden_size=768, num_hidden_layers=8, num_attention_heads=12, intermediate_size=3072), ((256,),), 32000),
     "dinov2_registers_small": transformers("Dinov2WithRegistersConfig", "Dinov2WithRegistersModel", dict(
@@ -1660,10 +1662,8 @@ NETWORKS = {
     "volo_d3_224": timm("volo_d3_224"),
     "repghostnet_200": timm("repghostnet_200"),
     # transformers, added for the sixteenth round.
-    "arcee_small": transformers("ArceeConfig", "ArceeModel", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=3072), ((256,),), 32000),
-    "smollm3_small": transformers("SmolLM3Config", "SmolLM3Model", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
+    "arcee_small": decoder("Arcee", intermediate_size=3072),
+    "smollm3_small": decoder("SmolLM3"),
     "rembert_small": transformers("RemBertConfig", "RemBertModel", dict(
         hidden_size=768, num_hidden_layers=8, num_attention_heads=12, intermediate_size=3072), ((256,),), 32000),
     "data2vec_audio_base": transformers("Data2VecAudioConfig", "Data2VecAudioModel", dict(), ((16000,),), which="input_values"),
@@ -1715,10 +1715,8 @@ NETWORKS = {
     "mobilevitv2_050": timm("mobilevitv2_050", 256),
     "hrnet_w18_small_v2": timm("hrnet_w18_small_v2"),
     # transformers, added for the seventeenth round.
-    "cohere2_small": transformers("Cohere2Config", "Cohere2Model", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
-    "exaone4_small": transformers("Exaone4Config", "Exaone4Model", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
+    "cohere2_small": decoder("Cohere2"),
+    "exaone4_small": decoder("Exaone4"),
     "xlm_small": transformers("XLMConfig", "XLMModel", dict(emb_dim=768, n_layers=8, n_heads=12), ((256,),), 30145),
     "unispeech_base": transformers("UniSpeechConfig", "UniSpeechModel", dict(), ((16000,),), which="input_values"),
     "poolformer_hf_s12": transformers("PoolFormerConfig", "PoolFormerModel", dict(), IMAGE),
@@ -1771,13 +1769,9 @@ NETWORKS = {
     "sequencer2d_l": timm("sequencer2d_l"),
     "hardcorenas_f": timm("hardcorenas_f"),
     # transformers, added for the nineteenth round.
-    "seed_oss_small": transformers("SeedOssConfig", "SeedOssModel", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, head_dim=64, intermediate_size=2048),
-        ((256,),), 32000),
-    "ernie4_5_small": transformers("Ernie4_5Config", "Ernie4_5Model", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
-    "nanochat_small": transformers("NanoChatConfig", "NanoChatModel", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=3072), ((256,),), 32000),
+    "seed_oss_small": decoder("SeedOss", head_dim=64),
+    "ernie4_5_small": decoder("Ernie4_5"),
+    "nanochat_small": decoder("NanoChat", intermediate_size=3072),
     "camembert_small": transformers("CamembertConfig", "CamembertModel", dict(num_hidden_layers=6), ((256,),), 30522),
     "sew_d_tiny": transformers("SEWDConfig", "SEWDModel", dict(num_hidden_layers=6), ((16000,),), which="input_values"),
     "vit_hf_small": transformers("ViTConfig", "ViTModel", dict(hidden_size=384, num_attention_heads=6, intermediate_size=1536), IMAGE),
@@ -1840,11 +1834,8 @@ NETWORKS = {
         hidden_size=768, num_hidden_layers=6, num_attention_heads=12, intermediate_size=3072), ((128,),), 32000),
     "roc_bert_small": transformers("RoCBertConfig", "RoCBertModel", dict(
         num_hidden_layers=6, enable_pronunciation=False, enable_shape=False), ((256,),), 24858),
-    "qwen3_small": transformers("Qwen3Config", "Qwen3Model", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, head_dim=64, intermediate_size=2048),
-        ((256,),), 32000),
-    "mistral_small": transformers("MistralConfig", "MistralModel", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
+    "qwen3_small": decoder("Qwen3", head_dim=64),
+    "mistral_small": decoder("Mistral"),
     "gpt2_hf_wide": transformers("GPT2Config", "GPT2Model", dict(n_embd=1024, n_layer=8, n_head=16), ((512,),), 50257),
     # timm, added for the twenty-first round.
     "efficientnetv2_s": timm("efficientnetv2_s", 288),
@@ -1901,20 +1892,12 @@ NETWORKS = {
     "videomae_small": transformers("VideoMAEConfig", "VideoMAEModel", dict(
         hidden_size=384, num_attention_heads=6, intermediate_size=1536), ((16, 3, 224, 224),)),
     "fnet_small": transformers("FNetConfig", "FNetModel", dict(num_hidden_layers=6), ((256,),), 32000),
-    "gemma2_small": transformers("Gemma2Config", "Gemma2Model", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, head_dim=64, intermediate_size=2048),
-        ((256,),), 32000),
-    "gemma3_text_small": transformers("Gemma3TextConfig", "Gemma3TextModel", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, head_dim=64, intermediate_size=2048),
-        ((256,),), 32000),
-    "qwen2_small": transformers("Qwen2Config", "Qwen2Model", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
-    "olmo3_small": transformers("Olmo3Config", "Olmo3Model", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
-    "glm4_small": transformers("Glm4Config", "Glm4Model", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, head_dim=64, intermediate_size=2048),
-        ((256,),), 32000),
-    # timm's, added for the twenty-second round: by the hash of their names, families at most two times.
+    "gemma2_small": decoder("Gemma2", head_dim=64),
+    "gemma3_text_small": decoder("Gemma3Text", head_dim=64),
+    "qwen2_small": decoder("Qwen2"),
+    "olmo3_small": decoder("Olmo3"),
+    "glm4_small": decoder("Glm4", head_dim=64),
+    # timm, added for the twenty-second round: by the hash of their names, each module at most two times.
     "efficientnet_b1_pruned": timm("efficientnet_b1_pruned", 240),
     "tf_mobilenetv3_small_075": timm("tf_mobilenetv3_small_075"),
     "vit_small_patch16_rope_ape_224": timm("vit_small_patch16_rope_ape_224"),
@@ -1956,24 +1939,13 @@ NETWORKS = {
     "regnetz_040_h": timm("regnetz_040_h", 256),
     "repvgg_b3": timm("repvgg_b3"),
     # transformers, added for the twenty-second round.
-    "gemma_small": transformers("GemmaConfig", "GemmaModel", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048, head_dim=64), ((256,),), 32000),
-    "ernie4_5_small": transformers("Ernie4_5Config", "Ernie4_5Model", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
-    "apertus_small": transformers("ApertusConfig", "ApertusModel", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
-    "hunyuan_small": transformers("HunYuanDenseV1Config", "HunYuanDenseV1Model", dict(
-        head_dim=64,
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
-    "ministral_small": transformers("MinistralConfig", "MinistralModel", dict(
-        head_dim=64,
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
-    "vaultgemma_small": transformers("VaultGemmaConfig", "VaultGemmaModel", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048, head_dim=64), ((256,),), 32000),
-    "lfm2_small": transformers("Lfm2Config", "Lfm2Model", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
-    "eurobert_small": transformers("EuroBertConfig", "EuroBertModel", dict(
-        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
+    "gemma_small": decoder("Gemma", head_dim=64),
+    "apertus_small": decoder("Apertus"),
+    "hunyuan_small": decoder("HunYuanDenseV1", head_dim=64),
+    "ministral_small": decoder("Ministral", head_dim=64),
+    "vaultgemma_small": decoder("VaultGemma", head_dim=64),
+    "lfm2_small": decoder("Lfm2"),
+    "eurobert_small": decoder("EuroBert"),
     "openai_gpt_small": transformers("OpenAIGPTConfig", "OpenAIGPTModel", dict(
         n_embd=768, n_layer=6, n_head=12, vocab_size=32000), ((256,),), 32000),
     "image_gpt_small": transformers("ImageGPTConfig", "ImageGPTModel", dict(
