@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Copies that turn matrices, concatenations that read parts of results where they lie, and interpolation: `[maps]` of data/frameworks/pytorch.toml.
+"""Copies that turn matrices, concatenations that read parts of results where they lie, and interpolation: `[maps]` of data/frameworks/pytorch.toml;
+products of few columns: `[narrow_products]`.
 
 Observes only: no clock, power limit or other setting of the card is touched. Needs torch alone, and a GPU for --out.
 
@@ -7,6 +8,7 @@ Observes only: no clock, power limit or other setting of the card is touched. Ne
   torch_copies.py --concats torch_concats.csv
   torch_copies.py --turned torch_turned.csv torch_heads.csv
   torch_copies.py --planes torch_unusual.csv
+  torch_copies.py --products torch_heads.csv
 
 --out: a row for each way of concatenating parts, shape and precision: `time_us` the device time of one call, captured back to
 back in a CUDA graph over rotating operands. Rows are flushed as they are made.
@@ -17,6 +19,8 @@ logarithms) the closest. Matrices with rows or columns of 32 values or fewer are
 --planes: cycles for a channel of a sample that is interpolated in 32 bits, channels first (`resize`, forward, in a file of
 torch_ops.py): from the cache, from memory, and how far off a line between them is that begins at a share of the cache and is one
 cache long (`HELD` of model/src/step/framework/kernels.rs).
+--products: cycles of a multiprocessor per row of products that read and write up to 16 columns (`linear` in a file of
+torch_ops.py), by phase, precision and columns: the median, and what eight of ten lie within.
 Boards are H100 and H200, 132 multiprocessors that ran at 1980 MHz; shapes below 2 million values are left out, whose
 launches decide.
 """
@@ -38,6 +42,8 @@ ROTATION = 200 << 20
 CACHE, SHARES = 50e6, (0.1, 0.2, 0.3, 0.4, 0.5)
 # Rows or columns of so many values make a matrix narrow (`NARROW` of kernels.rs).
 NARROW = 32
+# Rows above which a product of few columns is no launch, and columns up to which it is one.
+MANY, FEW = 1_000_000, 16
 # Errors of logarithms that so far apart are alike.
 ALIKE = 0.005
 BATCHES = (4, 16, 64, 128)
@@ -209,24 +215,44 @@ def planes(path):
         print(f"  from {begin:.1f} of the cache on: {100 * off:.1f} % off in the mean")
 
 
+def products(path):
+    found = {}
+    with open(path, newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            trial = json.loads(row["trial"])
+            if row["kind"] != "linear" or trial["phase"] == "backward_weights":
+                continue
+            layer, shape = trial["case"]["layer"], trial["case"]["inputs"][0]
+            rows, columns = math.prod(shape[:-1]) * trial["batch"], max(shape[-1], layer["features"])
+            if rows >= MANY and columns <= FEW:
+                cycles = float(row["time_us"]) * ALL_CYCLES_PER_US / rows
+                found.setdefault((trial["phase"], trial["precision"], columns), []).append(cycles)
+    for (phase, precision, columns), cycles in sorted(found.items()):
+        low, middle, high = most_of(cycles)
+        print(f"{phase:13} {precision} of {columns:2}: {len(cycles):2} shapes, {middle:5.1f} cycles per row ({low:.1f} to {high:.1f})")
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--out", help="measures into this file")
     arguments.add_argument("--budget", type=float, default=120, help="seconds; no shape is begun after them")
     arguments.add_argument("--concats", metavar="FILE", help="only reads such a file; needs no GPU")
     arguments.add_argument("--planes", metavar="FILE", help="only reads such a file; needs no GPU")
+    arguments.add_argument("--products", metavar="FILE", help="only reads such a file; needs no GPU")
     arguments.add_argument("--turned", metavar="FILE", nargs="+", help="only reads such files; needs no GPU")
     args = arguments.parse_args()
     if args.planes:
         planes(args.planes)
     elif args.concats:
         concats(args.concats)
+    elif args.products:
+        products(args.products)
     elif args.turned:
         turned(args.turned)
     elif args.out:
         run(args)
     else:
-        arguments.error("--out, --concats, --planes or --turned")
+        arguments.error("--out, --concats, --planes, --products or --turned")
 
 
 if __name__ == "__main__":
