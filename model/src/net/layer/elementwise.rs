@@ -195,6 +195,8 @@ mod tests {
             Elementwise { im2col, col2im, ..Elementwise::of(0, Some(output)) }.output(&[input])
         };
         assert_eq!((of(9, 0, map, windows), of(0, 9, windows, map)), (Ok(windows), Ok(map)));
+        let viewed = shape(&[2, 4, 9, 4]);
+        assert_eq!((of(9, 0, map, viewed), of(0, 9, viewed, map)), (Ok(viewed), Ok(map)), "in another shape");
         assert!(of(9, 9, map, windows).is_err(), "either");
         assert!(of(7, 0, map, windows).is_err() && of(0, 7, windows, map).is_err(), "no whole windows");
         assert!(of(9, 0, shape(&[1, 4, 4]), shape(&[72, 4])).is_err(), "more than the map has");
