@@ -33,6 +33,7 @@ use crate::device::gpu::{Device, Gpu};
 use crate::kernel::library::{self, Rule};
 use crate::kernel::load::Load;
 use crate::kernel::setting::{Algorithm, Layout};
+use crate::kernel::work::Work;
 use crate::net::layer::{Layer, Optimizer};
 use crate::net::network::ShapedNetwork;
 use crate::step::autocast::Mixed;
@@ -573,12 +574,30 @@ impl Framework {
         adds_bias || self.slower.iter().any(|s| s.is_of(kernel))
     }
 
+    /// What a kernel takes at least that one of its own bounds, at a board's highest clock; `parted`: an operand repeats in parts.
+    pub(crate) fn least(&self, work: &Work<'_>, parted: bool, gpu: &Gpu) -> Seconds {
+        [
+            self.layer_norm.map(|rows| rows.least(work, gpu)),
+            self.softmax_columns.map(|columns| columns.least(work, gpu)),
+            self.gather.map(|gather| gather.least(work, gpu)),
+            self.windows.map(|windows| windows.least(work, gpu)),
+            self.narrow_products.map(|narrow| narrow.least(work, gpu)),
+            self.broadcast.map(|broadcast| broadcast.least(work, parted, gpu)),
+            self.maps.map(|maps| maps.least(work, gpu)),
+            self.sums.map(|sums| sums.least(work, gpu)),
+        ]
+        .into_iter()
+        .flatten()
+        .fold(Seconds::ZERO, Seconds::max)
+    }
+
     /// Whether it has kernels that take longer than their traffic, however many samples there are.
     pub(crate) fn bounds_kernels(&self) -> bool {
         let Self { layer_norm, softmax_columns, gather, windows, narrow_products, .. } = self;
-        let rows = layer_norm.is_some() || softmax_columns.is_some() || gather.is_some() || windows.is_some();
         let Self { broadcast, maps, sums, sequences, .. } = self;
-        let values = broadcast.is_some() || maps.is_some() || sums.is_some() || sequences.is_some();
+        let rows =
+            [layer_norm.is_some(), softmax_columns.is_some(), gather.is_some(), windows.is_some()].contains(&true);
+        let values = [broadcast.is_some(), maps.is_some(), sums.is_some(), sequences.is_some()].contains(&true);
         rows || narrow_products.is_some() || values
     }
 

@@ -499,14 +499,7 @@ impl<'m> Plan<'_, 'm> {
         let (framework, gpu, run_phase) = (setup.framework, setup.gpu, self.work.phase);
         let own = || through(setup, &self.as_framework(layer), load, library);
         let value = if self.found.framework { library } else { own() };
-        let value = framework.layer_norm.map_or(value, |l| value.max(l.least(&load.work, gpu)));
-        let value = framework.softmax_columns.map_or(value, |c| value.max(c.least(&load.work, gpu)));
-        let value = framework.gather.map_or(value, |g| value.max(g.least(&load.work, gpu)));
-        let value = framework.windows.map_or(value, |w| value.max(w.least(&load.work, gpu)));
-        let value = framework.narrow_products.map_or(value, |n| value.max(n.least(&load.work, gpu)));
-        let value = framework.broadcast.map_or(value, |b| value.max(b.least(&load.work, layer.parted, gpu)));
-        let value = framework.maps.map_or(value, |m| value.max(m.least(&load.work, gpu)));
-        let value = framework.sums.map_or(value, |s| value.max(s.least(&load.work, gpu)));
+        let value = value.max(framework.least(&load.work, layer.parted, gpu));
         let strays = framework.maps.filter(|_| layer.strays);
         let value = strays.map_or(value, |m| m.straying(value, layer.channels_first, &load.work, gpu));
         let reordering = framework.sequences.map_or(Seconds::ZERO, |s| s.reordering(&load.work, gpu));
