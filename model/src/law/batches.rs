@@ -361,7 +361,15 @@ impl<'a, 'm> OverBatches<'a, 'm> {
 
     /// Makes a copy of [`Self::load`] that of a batch.
     pub fn at(&self, batch: u64, load: &mut Load<'_>) {
-        set(load, &self.own.board, self.cost.at(batch), batch as f64);
+        load.cost = self.cost.at(batch);
+        let (lines, batch) = (&self.own.board, batch as f64);
+        // A whole number but for rounding.
+        load.work.batch = (lines.batch.at(batch) + 0.5) as u64;
+        let roofline = &mut load.roofline;
+        roofline.compute = Seconds::new(lines.compute.at(batch));
+        roofline.memory = Seconds::new(lines.memory.at(batch));
+        roofline.second = Seconds::new(lines.second.at(batch));
+        load.bound = roofline.bound();
     }
 
     /// The variables that say whether the kernel lies within what was fitted, in each of several batches.
@@ -489,18 +497,12 @@ impl<'a, 'm> OverBatches<'a, 'm> {
     fn times(&self, lines: &Lines, batch: &[f64; LANES], expected: &Expected) -> [Seconds; LANES] {
         let times = (expected.reference * expected.log.exp()).0.map(Seconds::new);
         let Some(over) = lines.over.as_ref() else { return times };
-        let (mut board, mut other) = (self.load(), self.loads.over().clone());
         let mut carried = times;
         for (time, &batch) in carried.iter_mut().zip(batch) {
-            // Traffic decides, which is the same over either memory.
-            let cost = self.cost.at(1);
-            set(&mut board, &lines.board, cost, batch);
-            set(&mut other, over, cost, batch);
-            let bytes = |line: Line| Bytes::new(line.at(batch).round() as u64);
-            // Rows of a table count among the parameters, and are more with more samples.
-            (board.cost.read, board.cost.weights) = (bytes(lines.board.bytes), bytes(lines.board.weights));
-            board.cost.written = Bytes::ZERO;
-            *time = Carry::between(&other, &board).to_board(*time);
+            let takes = [over, &lines.board].map(|amounts| Seconds::new(amounts.memory.at(batch)));
+            // Whole numbers but for rounding. Rows of a table count among the parameters, and are more with more samples.
+            let bytes = (lines.board.bytes.at(batch).round(), lines.board.weights.at(batch).round());
+            *time = Carry::of(&self.loads.board, takes.into(), bytes).to_board(*time);
         }
         carried
     }
@@ -567,16 +569,4 @@ fn sizes(mut work: Work<'_>) -> impl FnMut(u64) -> Option<[f64; NAMES.len()]> {
         work.batch = samples;
         ConvSizes::of(&work).map(|sizes| sizes.values)
     }
-}
-
-/// Makes a load that of another batch.
-fn set(load: &mut Load<'_>, lines: &Amounts<Line>, cost: LayerCost, batch: f64) {
-    // A whole number but for rounding.
-    load.work.batch = (lines.batch.at(batch) + 0.5) as u64;
-    load.cost = cost;
-    let roofline = &mut load.roofline;
-    roofline.compute = Seconds::new(lines.compute.at(batch));
-    roofline.memory = Seconds::new(lines.memory.at(batch));
-    roofline.second = Seconds::new(lines.second.at(batch));
-    load.bound = roofline.bound();
 }

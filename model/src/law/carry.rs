@@ -35,14 +35,20 @@ impl Carry {
 
     /// From the memory that a model is of to the board's own.
     pub fn between(model: &Load<'_>, board: &Load<'_>) -> Self {
-        let (from, to) = (model.roofline.memory, board.roofline.memory);
+        let bytes = (board.cost.bytes().to_f64(), board.cost.weights.to_f64());
+        Self::of(board, (model.roofline.memory, board.roofline.memory), bytes)
+    }
+
+    /// The same where traffic takes so long `from` the model's memory and so long `to` that of the board, and is so many bytes, of
+    /// which some are parameters.
+    #[inline]
+    pub(super) fn of(board: &Load<'_>, (from, to): (Seconds, Seconds), (all, weights): (f64, f64)) -> Self {
         if from == to {
             return Self::NONE;
         }
         let beyond = match (board.work.cache, board.memory.cache) {
             (Cache::Hot, Some(cache)) => {
                 // Activations stay where they are, parameters come from memory every time.
-                let (all, weights) = (board.cost.bytes().to_f64(), board.cost.weights.to_f64());
                 let stays = (all - weights).max(0.0);
                 (weights + stays * stays / (stays + KEPT * cache.to_f64())) / all.max(1.0)
             }
