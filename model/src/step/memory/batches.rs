@@ -5,7 +5,6 @@ use super::walk::Use;
 use super::{
     Activations, MemoryFootprint, MemoryPolicy, converted, footprint, kept_by_runner, with_library, workspace_by_runner,
 };
-use crate::base::number::LANES;
 use crate::base::precision::Mode;
 use crate::base::units::Bytes;
 use crate::law::choice::Choice;
@@ -72,20 +71,8 @@ impl<'a> FootprintOverBatches<'a> {
         Some(Self { network, mode, policy, choices, one, converted: converted(&alone).get(), peak })
     }
 
-    /// At batches that the network can have, as many as there are lanes at most.
-    pub fn at_each(&self, batches: &[u64]) -> impl Iterator<Item = MemoryFootprint> {
-        let lanes = std::array::from_fn(|lane| batches.get(lane).or(batches.last()).map_or(1, |batch| *batch));
-        let planned = match &self.peak {
-            Peak::Planned { script, .. } => script.bytes_of_each(lanes),
-            _ => [0; LANES],
-        };
-        batches.iter().enumerate().map(move |(i, &batch)| {
-            self.with(batch, |script| planned.get(i).copied().unwrap_or_else(|| script.bytes(batch)))
-        })
-    }
-
-    /// At a batch, with what its buffers take.
-    fn with(&self, batch: u64, planned: impl FnOnce(&Script) -> u64) -> MemoryFootprint {
+    /// At a batch that the network can have.
+    pub fn at(&self, batch: u64) -> MemoryFootprint {
         let times = |bytes: u64| bytes.saturating_mul(batch);
         let Use { activations, gradients, workspace } = match &self.peak {
             Peak::Walked => {
@@ -98,7 +85,7 @@ impl<'a> FootprintOverBatches<'a> {
             Peak::Planned { script, kept, one } => {
                 let kept = kept.iter().map(|&bytes| super::buffers::rounded(times(bytes)));
                 Use {
-                    activations: planned(script).saturating_add(kept.fold(0, u64::saturating_add)),
+                    activations: script.bytes(batch).saturating_add(kept.fold(0, u64::saturating_add)),
                     gradients: one.gradients,
                     workspace: times(one.workspace),
                 }
@@ -142,7 +129,7 @@ mod tests {
                     let Ok(shaped) = ShapedNetwork::new(&network, 37, precision, &[]) else { continue };
                     let over = FootprintOverBatches::new(&shaped, mode, &policy, choices).expect("a batch of one");
                     let batches = [1, 2, 3, 7, 8, 37];
-                    for (batch, each) in batches.into_iter().zip(over.at_each(&batches)) {
+                    for (batch, each) in batches.map(|batch| (batch, over.at(batch))) {
                         let alone = footprint(&shaped.with_batch(batch).expect("fits"), mode, &policy, choices);
                         assert_eq!(each, alone, "{name} {profile} {precision} {mode} {batch}");
                     }

@@ -13,7 +13,6 @@ use crate::base::precision::{Mode, Phase};
 use crate::net::layer::{Layer, Overwrites};
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
 use script::Turn;
-use std::collections::HashMap;
 
 /// Buffers begin at multiples of this many bytes.
 const ALIGNMENT: u64 = 512;
@@ -77,13 +76,21 @@ struct Pool {
     used: u64,
     /// Sizes and offsets.
     free: Vec<(u64, u64)>,
-    /// What became of buffers, where somebody wants to know, and the turns of those that are in use, by offset.
-    turns: Option<(Vec<Turn>, HashMap<u64, usize>)>,
+    /// Where somebody wants to know.
+    noted: Option<Noted>,
+}
+
+/// What became of buffers.
+#[derive(Default)]
+struct Noted {
+    turns: Vec<Turn>,
+    /// Offsets of those that are in use, and the turns that they were taken in.
+    live: Vec<(u64, usize)>,
 }
 
 impl Pool {
-    fn note(&mut self, turn: impl FnOnce(&mut HashMap<u64, usize>, usize) -> Turn) {
-        if let Some((turns, live)) = &mut self.turns {
+    fn note(&mut self, turn: impl FnOnce(&mut Vec<(u64, usize)>, usize) -> Turn) {
+        if let Some(Noted { turns, live }) = &mut self.noted {
             let turn = turn(live, turns.len());
             turns.push(turn);
         }
@@ -92,7 +99,7 @@ impl Pool {
     fn grow(&mut self, bytes: u64) -> u64 {
         let at = self.grown(bytes);
         self.note(|live, turn| {
-            live.insert(at, turn);
+            live.push((at, turn));
             Turn::Grown(bytes)
         });
         at
@@ -108,7 +115,7 @@ impl Pool {
     fn take(&mut self, bytes: u64) -> u64 {
         let at = self.taken(bytes);
         self.note(|live, turn| {
-            live.insert(at, turn);
+            live.push((at, turn));
             Turn::Taken(bytes)
         });
         at
@@ -126,7 +133,11 @@ impl Pool {
     }
 
     fn give(&mut self, at: u64, bytes: u64) {
-        self.note(|live, _| Turn::Given(live.remove(&at).unwrap_or_default(), bytes));
+        self.note(|live, _| {
+            // Those that were taken last are mostly given back first.
+            let known = live.iter().rposition(|(other, _)| *other == at);
+            Turn::Given(known.map_or(0, |known| live.swap_remove(known).1), bytes)
+        });
         self.free.push((rounded(bytes), at));
     }
 }
@@ -164,9 +175,9 @@ impl BufferPlan {
 
     /// How it comes about, of a network with a batch of one, and its bytes.
     pub(super) fn script(network: &ShapedNetwork, mode: Mode) -> (Script, u64) {
-        let mut pool = Pool { turns: Some(Default::default()), ..Pool::default() };
+        let mut pool = Pool { noted: Some(Noted::default()), ..Pool::default() };
         let Self { bytes, .. } = Self::with(network, mode, &mut pool);
-        (Script(pool.turns.map_or_else(Vec::new, |(turns, _)| turns)), bytes)
+        (Script::new(pool.noted.map_or_else(Vec::new, |noted| noted.turns)), bytes)
     }
 
     fn with(network: &ShapedNetwork, mode: Mode, pool: &mut Pool) -> Self {

@@ -159,10 +159,9 @@ impl<'a> StepOverBatches<'a> {
         let mut desk = self.desks().pop().unwrap_or_else(|| self.new_desk());
         for batches in batches.chunks(LANES) {
             let kernels = self.kernels_at(batches, &mut desk)?;
-            let memory = self.memory.at_each(batches);
-            for ((&batch, kernels), memory) in batches.iter().zip(kernels).zip(memory) {
+            for (&batch, kernels) in batches.iter().zip(kernels) {
                 let step = Step::from_kernels(self.network, &self.setup, kernels)?;
-                prepared.push(Prepared::of_alike(step, &self.order, self.cost.at(batch), memory));
+                prepared.push(Prepared::of_alike(step, &self.order, self.cost.at(batch), self.memory.at(batch)));
             }
         }
         self.desks().push(desk);
