@@ -51,20 +51,29 @@ pub(crate) trait Number:
         values.map(Self::ln)
     }
 
-    /// What a formula says of numbers for each of as many sets of constants as there are [`LANES`].
+    /// Takes the natural logarithms of those at some places.
+    fn ln_at(values: &mut [Self], places: impl Iterator<Item = usize>) {
+        places.for_each(|place| values[place] = values[place].ln());
+    }
+
+    /// Writes what a formula says of numbers for each of as many sets of constants as there are [`LANES`].
     #[inline(always)]
     fn for_each<F: Formula<N, C, R>, const N: usize, const C: usize, const R: usize>(
         formula: &F,
         numbers: [Self; N],
         constants: &[[f64; LANES]; C],
-    ) -> [[Self; LANES]; R] {
-        // Of any numbers: clearing so many takes as long as working them out.
-        let mut results = [[numbers[0]; LANES]; R];
+        results: [&mut [Self; LANES]; R],
+    ) {
         for lane in 0..LANES {
-            let each = formula.at(numbers, constants.map(|constants| Self::of(constants[lane])));
-            results.iter_mut().zip(each).for_each(|(results, result)| results[lane] = result);
+            let mut own = [numbers[0]; C];
+            for i in 0..C {
+                own[i] = Self::of(constants[i][lane]);
+            }
+            let each = formula.at(numbers, own);
+            for i in 0..R {
+                results[i][lane] = each[i];
+            }
         }
-        results
     }
 
     /// What a function gives, made of the widest instructions that there are for such numbers.
@@ -100,16 +109,37 @@ impl Number for f64 {
         values
     }
 
+    /// Side by side.
+    fn ln_at(values: &mut [Self], mut places: impl Iterator<Item = usize>) {
+        loop {
+            let (mut lanes, mut own, mut count) = (Lanes::of(1.0), [0; LANES], 0);
+            for place in places.by_ref().take(LANES) {
+                (lanes.0[count], own[count]) = (values[place], place);
+                count += 1;
+            }
+            if count == 0 {
+                return;
+            }
+            own.iter().zip(lanes.ln().0).take(count).for_each(|(place, log)| values[*place] = log);
+        }
+    }
+
     /// The sets of constants side by side.
     fn for_each<F: Formula<N, C, R>, const N: usize, const C: usize, const R: usize>(
         formula: &F,
         numbers: [Self; N],
         constants: &[[f64; LANES]; C],
-    ) -> [[Self; LANES]; R] {
+        results: [&mut [Self; LANES]; R],
+    ) {
         Lanes::by_widest(
             #[inline(always)]
-            || formula.at(numbers.map(Lanes::of), constants.map(Lanes)).map(|lanes| lanes.0),
-        )
+            || {
+                let each = formula.at(numbers.map(Lanes::of), constants.map(Lanes));
+                for i in 0..R {
+                    *results[i] = each[i].0;
+                }
+            },
+        );
     }
 
     fn of(value: f64) -> Self {
@@ -167,6 +197,14 @@ impl Lanes {
             self.0[i] = f(self.0[i], other.0[i]);
         }
         self
+    }
+
+    #[inline(always)]
+    fn logarithms(self) -> Self {
+        match self.all_within(f64::MIN_POSITIVE, f64::INFINITY) {
+            true => self.map(ln_of_normal),
+            false => self.map(f64::ln),
+        }
     }
 
     /// Whether all lie from a number that is not negative up to a larger one, without that. Bits of numbers are in the order of
@@ -292,11 +330,18 @@ impl Number for Lanes {
     fn ln(self) -> Self {
         Self::by_widest(
             #[inline(always)]
-            || match self.all_within(f64::MIN_POSITIVE, f64::INFINITY) {
-                true => self.map(ln_of_normal),
-                false => self.map(f64::ln),
-            },
+            || self.logarithms(),
         )
+    }
+    fn ln_at(values: &mut [Self], places: impl Iterator<Item = usize>) {
+        Self::by_widest(
+            #[inline(always)]
+            || {
+                for place in places {
+                    values[place] = values[place].logarithms();
+                }
+            },
+        );
     }
     fn exp(self) -> Self {
         Self::by_widest(
@@ -451,8 +496,9 @@ mod tests {
     #[test]
     fn formulas_of_several_constants_are_those_of_each() {
         let constants = [[0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.5]];
-        let one = f64::for_each(&Quotient, [3.0, 4.0], &constants);
-        let several = Lanes::for_each(&Quotient, [3.0, 4.0].map(Lanes::of), &constants);
+        let (mut one, mut several) = ([[0.0; LANES]; 2], [[Lanes::of(0.0); LANES]; 2]);
+        f64::for_each(&Quotient, [3.0, 4.0], &constants, one.each_mut());
+        Lanes::for_each(&Quotient, [3.0, 4.0].map(Lanes::of), &constants, several.each_mut());
         for (i, c) in constants[0].into_iter().enumerate() {
             assert_eq!([one[0][i], one[1][i]], [3.0 / (4.0 + c), c.ceil()]);
             assert_eq!([several[0][i].0, several[1][i].0], [[one[0][i]; LANES], [one[1][i]; LANES]]);

@@ -1,7 +1,7 @@
 //! Variables of kernels that multiply matrices: convolutions as implicit GEMM, linear layers, batched products.
 
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
-use super::{Wanted, cached, flag, over, schedule, sets};
+use super::{Wanted, cached, flag, over, schedule, sets, widest};
 use crate::base::number::{Formula, LANES, Number};
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
@@ -52,29 +52,29 @@ impl<V: Number> Table<V> {
         ln("mem", Derived, |g| g.roofline()[3]),
         // Per tile: padding waste, wave quantization, one over waves.
         ln("pad_128x128", Derived, |g| g.tiled().pad[0]),
-        ln("wave_128x128", Derived, |g| g.tiled().waves_over()[0]),
-        ln("few_128x128", Derived, |g| g.tiled().few()[0]),
+        ln("wave_128x128", Derived, |g| g.tiled().wave[0]),
+        ln("few_128x128", Derived, |g| g.tiled().few(0)),
         ln("pad_128x64", Derived, |g| g.tiled().pad[1]),
-        ln("wave_128x64", Derived, |g| g.tiled().waves_over()[1]),
-        ln("few_128x64", Derived, |g| g.tiled().few()[1]),
+        ln("wave_128x64", Derived, |g| g.tiled().wave[1]),
+        ln("few_128x64", Derived, |g| g.tiled().few(1)),
         ln("pad_64x128", Derived, |g| g.tiled().pad[2]),
-        ln("wave_64x128", Derived, |g| g.tiled().waves_over()[2]),
-        ln("few_64x128", Derived, |g| g.tiled().few()[2]),
+        ln("wave_64x128", Derived, |g| g.tiled().wave[2]),
+        ln("few_64x128", Derived, |g| g.tiled().few(2)),
         ln("pad_64x64", Derived, |g| g.tiled().pad[3]),
-        ln("wave_64x64", Derived, |g| g.tiled().waves_over()[3]),
-        ln("few_64x64", Derived, |g| g.tiled().few()[3]),
+        ln("wave_64x64", Derived, |g| g.tiled().wave[3]),
+        ln("few_64x64", Derived, |g| g.tiled().few(3)),
         ln("pad_128x32", Derived, |g| g.tiled().pad[4]),
-        ln("wave_128x32", Derived, |g| g.tiled().waves_over()[4]),
-        ln("few_128x32", Derived, |g| g.tiled().few()[4]),
+        ln("wave_128x32", Derived, |g| g.tiled().wave[4]),
+        ln("few_128x32", Derived, |g| g.tiled().few(4)),
         ln("pad_32x128", Derived, |g| g.tiled().pad[5]),
-        ln("wave_32x128", Derived, |g| g.tiled().waves_over()[5]),
-        ln("few_32x128", Derived, |g| g.tiled().few()[5]),
+        ln("wave_32x128", Derived, |g| g.tiled().wave[5]),
+        ln("few_32x128", Derived, |g| g.tiled().few(5)),
         ln("pad_32x32", Derived, |g| g.tiled().pad[6]),
-        ln("wave_32x32", Derived, |g| g.tiled().waves_over()[6]),
-        ln("few_32x32", Derived, |g| g.tiled().few()[6]),
+        ln("wave_32x32", Derived, |g| g.tiled().wave[6]),
+        ln("few_32x32", Derived, |g| g.tiled().few(6)),
         ln("pad_256x128", Derived, |g| g.tiled().pad[7]),
-        ln("wave_256x128", Derived, |g| g.tiled().waves_over()[7]),
-        ln("few_256x128", Derived, |g| g.tiled().few()[7]),
+        ln("wave_256x128", Derived, |g| g.tiled().wave[7]),
+        ln("few_256x128", Derived, |g| g.tiled().few(7)),
         ln("best_tile", Derived, |g| g.tiled().best.min(V::of(64.0))),
         ln("best_split", Derived, |g| g.tiled().best_split.min(V::of(64.0))),
         // Per tile: waves of tiles at peak arithmetic, or the traffic where that takes longer, and the floor, over the roofline.
@@ -304,8 +304,8 @@ const SIDES: [[f64; LANES]; 2] = {
 };
 
 /// What a tile of so many rows and columns makes of as many products, of so many rows and columns, split over so many blocks at
-/// most: elements computed over elements wanted, blocks over multiprocessors, that rounded up over it, and its time over that at
-/// peak without and with the contraction split.
+/// most: elements computed over elements wanted, blocks over multiprocessors, that rounded up over it (up to 64), and its time over
+/// that at peak without and with the contraction split.
 struct OfTile {
     sms: f64,
 }
@@ -324,7 +324,7 @@ impl Formula<4, 2, 5> for OfTile {
         let split_waves = waves * split;
         let cost = (split - 1.0) * 0.05 + 1.0;
         let filled = split_waves.ceil() / split_waves;
-        [pad, waves, wave, pad * wave * reuse, pad * filled * reuse * cost]
+        [pad, waves, wave.min(V::of(64.0)), pad * wave * reuse, pad * filled * reuse * cost]
     }
 }
 
@@ -356,7 +356,7 @@ struct Tiled<V> {
     pad: [V; TILES.len()],
     /// Blocks over multiprocessors.
     waves: [V; TILES.len()],
-    /// That rounded up, over it.
+    /// That rounded up, over it, of not too few blocks.
     wave: [V; TILES.len()],
     best: V,
     best_split: V,
@@ -367,16 +367,10 @@ struct Tiled<V> {
 }
 
 impl<V: Number> Tiled<V> {
-    /// By tile, of not too few blocks.
+    /// More where there are fewer waves of a tile.
     #[inline(always)]
-    fn waves_over(&self) -> [V; TILES.len()] {
-        self.wave.map(|wave| wave.min(V::of(64.0)))
-    }
-
-    /// More where there are fewer waves.
-    #[inline(always)]
-    fn few(&self) -> [V; TILES.len()] {
-        self.waves.map(|waves| waves.inverse() + 1.0)
+    fn few(&self, tile: usize) -> V {
+        self.waves[tile].inverse() + 1.0
     }
 }
 
@@ -453,21 +447,45 @@ impl<'a, V: Number> Gemm<'a, V> {
         let (Sizes { groups, m, n, k }, least) = (self.product, V::of(LEAST));
         let sms = load.gpu.sms.value as f64;
         let most_split = (k / 64.0).max(V::of(1.0)).min(V::of(16.0));
-        let [pad, waves, wave, reused, split] = V::for_each(&OfTile { sms }, [groups, m, n, most_split], &SIDES);
-        let least_of = |times: [V; LANES]| times.into_iter().fold(V::of(f64::INFINITY), V::min);
-        let (best, best_split) = (least_of(reused), least_of(split));
-        let direct = (compute * best_split).max(memory) + floor;
-        let winograd = conv.and_then(|conv| winograd(load, amounts, conv, m));
+        let (one, each) = (V::of(1.0), [V::of(1.0); TILES.len()]);
+        let (mut alone, mut split) = (each, each);
+        let mut tiled = Tiled {
+            pad: each,
+            waves: each,
+            wave: each,
+            best: one,
+            best_split: one,
+            direct: one,
+            winograd: conv.and_then(|conv| winograd(load, amounts, conv, m)),
+            fourier: one,
+        };
+        let results = [&mut tiled.pad, &mut tiled.waves, &mut tiled.wave, &mut alone, &mut split];
+        V::for_each(&OfTile { sms }, [groups, m, n, most_split], &SIDES, results);
+        (tiled.best, tiled.best_split) = (alone[0], split[0]);
+        for tile in 1..TILES.len() {
+            (tiled.best, tiled.best_split) = (tiled.best.min(alone[tile]), tiled.best_split.min(split[tile]));
+        }
+        tiled.direct = (compute * tiled.best_split).max(memory) + floor;
         let fourier = conv.and_then(|conv| fourier(load, amounts.batch, conv));
-        let fourier = fourier.map_or_else(|| direct.max(least), |time| time + floor);
-        Tiled { pad, waves, wave, best, best_split, direct, winograd, fourier }
+        tiled.fourier = fourier.map_or_else(|| tiled.direct.max(least), |time| time + floor);
+        tiled
     }
 
     /// The time at peak of whole waves of a tile, or of the traffic, with the floor, over the roofline.
     #[inline(always)]
     fn time(&self, tile: usize) -> V {
         let tiled = self.tiled();
-        ((self.compute * tiled.pad[tile] * tiled.waves_over()[tile]).max(self.memory) + self.floor) / self.bound
+        ((self.compute * tiled.pad[tile] * tiled.wave[tile]).max(self.memory) + self.floor) / self.bound
+    }
+
+    /// What there is of every tile.
+    #[inline(always)]
+    fn of_tiles(&self, of: impl Fn(&Self, usize) -> V) -> [V; TILES.len()] {
+        let mut values = self.tiled().pad;
+        for (tile, value) in values.iter_mut().enumerate() {
+            *value = of(self, tile);
+        }
+        values
     }
 
     /// The sizes, and how arithmetic and traffic compare, each over a typical value.
@@ -616,24 +634,23 @@ const fn by_tile(first: usize, step: usize) -> [usize; TILES.len()] {
 
 impl<V: Number> Table<V> {
     const TOGETHER: [Together<V>; 9] = [
-        Together { places: &[0, 1, 2, 3, 4, 5, 6, 7], log: true, values: |g| g.sizes() },
-        Together { places: &[8, 9, 10, 11, 77, 78], log: true, values: |g| g.roofline() },
+        Together { places: &[0, 1, 2, 3, 4, 5, 6, 7], log: true, values: widest!(|g| g.sizes()) },
+        Together { places: &[8, 9, 10, 11, 77, 78], log: true, values: widest!(|g| g.roofline()) },
         Together { places: &const { by_tile(12, 3) }, log: true, values: |g| g.tiled().pad },
-        Together { places: &const { by_tile(13, 3) }, log: true, values: |g| g.tiled().waves_over() },
-        Together { places: &const { by_tile(14, 3) }, log: true, values: |g| g.tiled().few() },
-        Together { places: &const { by_tile(38, 1) }, log: true, values: |g| std::array::from_fn(|tile| g.time(tile)) },
-        Together { places: &[52, 53, 54, 55, 56], log: false, values: |g| g.columns_divide() },
-        Together { places: &[57, 58, 59, 60, 61, 62, 63, 64], log: false, values: |g| g.others_divide() },
+        Together { places: &const { by_tile(13, 3) }, log: true, values: |g| g.tiled().wave },
+        Together {
+            places: &const { by_tile(14, 3) },
+            log: true,
+            values: widest!(|g| g.of_tiles(|g, i| g.tiled().few(i))),
+        },
+        Together { places: &const { by_tile(38, 1) }, log: true, values: widest!(|g| g.of_tiles(Gemm::time)) },
+        Together { places: &[52, 53, 54, 55, 56], log: false, values: widest!(|g| g.columns_divide()) },
+        Together { places: &[57, 58, 59, 60, 61, 62, 63, 64], log: false, values: widest!(|g| g.others_divide()) },
         Together { places: &[65, 66, 67, 68, 69, 70, 71, 72], log: false, values: |g| g.classes() },
     ];
 }
 
 const SETS: [Wanted; Table::<f64>::TOGETHER.len()] = sets(&Table::<f64>::TOGETHER);
-
-/// Writes those of some variables that are worked out together; those that are left.
-fn fill_together<V: Number>(gemm: &Gemm<'_, V>, wanted: Wanted, values: &mut [V]) -> Wanted {
-    super::fill_together((&Table::<V>::TOGETHER, &SETS), wanted, values, |of| of(gemm))
-}
 
 pub(super) fn fill<V: Number>(
     load: &Load<'_>,
@@ -646,16 +663,17 @@ pub(super) fn fill<V: Number>(
         #[inline(always)]
         || Gemm::new(load, amounts, floor, library),
     );
-    let wanted = if V::ALONE { fill_together(&gemm, wanted, values) } else { wanted };
-    super::fill(VARIABLES.len(), wanted, values, |i| {
+    let of = |i: usize| {
         let variable = &Table::<V>::VARIABLES[i];
         ((variable.value)(&gemm), variable.log)
-    });
+    };
+    super::fill((&Table::<V>::TOGETHER, &SETS), |of| of(&gemm), (wanted, VARIABLES.len()), of, values);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::number::Lanes;
     use crate::base::precision::Mode;
     use crate::base::shape::Shape;
     use crate::device::gpu::testing::toy;
@@ -684,19 +702,20 @@ mod tests {
             let work = Work::usual(case, Phase::Forward, 7, Precision::Fp32, Mode::Inference).expect("fits");
             let load = work.on(&gpu).expect("fits").expect("fp32");
             let amounts = load.amounts();
-            let gemm = Gemm::new(&load, &amounts, Seconds::from_us(4.0), 0.0);
+            let over = (Seconds::from_us(4.0), 0.0);
+            let gemm = Gemm::new(&load, &amounts, over.0, over.1);
             let mut together = [f64::NAN; MAX_VARIABLES];
-            let left = fill_together(&gemm, Wanted::ALL, &mut together);
+            fill(&load, &amounts, over, Wanted::ALL, &mut together);
+            let mut several = [Lanes::of(f64::NAN); MAX_VARIABLES];
+            fill(&load, &amounts.with(&amounts, |amount, _| Lanes::of(amount)), over, Wanted::ALL, &mut several);
             for (place, variable) in VARIABLES.iter().enumerate() {
                 let value = (variable.value)(&gemm);
                 let plain = if variable.log { value.ln() } else { value };
-                let (found, name) = (together[place], variable.name);
-                assert!(
-                    left.has(place) || (found - plain).abs() <= 1e-14 * (1.0 + plain.abs()),
-                    "{name} {found} {plain}"
-                );
+                for found in [together[place], several[place].0[3]] {
+                    let near = (found - plain).abs() <= 1e-14 * (1.0 + plain.abs());
+                    assert!(near, "{} {found} {plain}", variable.name);
+                }
             }
-            assert!(left.and(SETS[0]).is_empty() && left.has(VARIABLES.len() - 1));
         }
     }
 }

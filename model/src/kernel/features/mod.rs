@@ -44,29 +44,20 @@ struct Variable<F> {
     value: F,
 }
 
-/// Writes some of so many variables: of each what it is computed of, and whether it is that one's logarithm.
-fn fill<V: Number>(count: usize, wanted: Wanted, values: &mut [V], of: impl Fn(usize) -> (V, bool)) {
-    let (mut waiting, mut places, mut count_waiting) = ([V::of(1.0); LANES], [0; LANES], 0);
-    for place in wanted.each(0..count) {
-        let (value, is_log) = of(place);
-        if is_log && V::ALONE {
-            (waiting[count_waiting], places[count_waiting]) = (value, place);
-            count_waiting += 1;
-            if count_waiting == LANES {
-                places.iter().zip(V::ln_of_each(waiting)).for_each(|(&place, log)| values[place] = log);
-                count_waiting = 0;
-            }
-        } else {
-            values[place] = if is_log { value.ln() } else { value };
+/// A function of what a family knows of a kernel, made of the widest instructions that there are for its numbers.
+macro_rules! widest {
+    (|$known:ident| $value:expr) => {
+        |$known| {
+            V::by_widest(
+                #[inline(always)]
+                || $value,
+            )
         }
-    }
-    if count_waiting > 0 {
-        let logs = V::ln_of_each(waiting);
-        places.iter().zip(logs).take(count_waiting).for_each(|(&place, log)| values[place] = log);
-    }
+    };
 }
+use widest;
 
-/// Variables that are quicker worked out together than one by one, of a single kernel.
+/// Variables that are quicker worked out together than one by one.
 struct Together<F> {
     /// Of each the place in its family; further numbers are of none.
     places: &'static [usize],
@@ -91,27 +82,36 @@ const fn sets<F, const N: usize>(together: &[Together<F>; N]) -> [Wanted; N] {
     sets
 }
 
-/// Writes those of some variables of which several are worked out together, and others beside them; those that are left, of which
-/// there are too few for that.
+/// Writes some of so many variables, and others of which several are worked out together. `of`: of each what it is computed of, and
+/// whether it is that one's logarithm.
 #[inline(always)]
-fn fill_together<V: Number, F, const N: usize>(
+fn fill<V: Number, F, const N: usize>(
     (together, sets): (&[Together<F>; N], &[Wanted; N]),
-    mut wanted: Wanted,
+    of_several: impl Fn(&F) -> [V; LANES],
+    (mut wanted, count): (Wanted, usize),
+    of: impl Fn(usize) -> (V, bool),
     values: &mut [V],
-    of: impl Fn(&F) -> [V; LANES],
-) -> Wanted {
+) {
+    let mut logs = Wanted(0);
     for (together, set) in together.iter().zip(sets) {
-        if !wanted.and(*set).are_several() {
-            continue;
+        let own = wanted.and(*set);
+        if own.are_several() {
+            let mut each = of_several(&together.values);
+            match (together.log, V::ALONE) {
+                (true, true) => each = V::ln_of_each(each),
+                (true, false) => logs = logs.or(own),
+                (false, _) => {}
+            }
+            together.places.iter().zip(&each).for_each(|(place, value)| values[*place] = *value);
+            wanted = wanted.without(*set);
         }
-        let mut each = of(&together.values);
-        if together.log {
-            each = V::ln_of_each(each);
-        }
-        together.places.iter().zip(each).for_each(|(place, value)| values[*place] = value);
-        wanted = wanted.without(*set);
     }
-    wanted
+    for place in wanted.each(0..count) {
+        let (value, is_log) = of(place);
+        values[place] = value;
+        logs.0 |= u128::from(is_log) << place;
+    }
+    V::ln_at(values, logs.each(0..count));
 }
 
 const fn names<F, const N: usize>(variables: &[Variable<F>]) -> [&'static str; N] {

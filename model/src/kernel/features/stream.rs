@@ -1,7 +1,7 @@
 //! Variables of kernels bound by memory traffic: activations, normalization, pooling, sums, softmax, updates.
 
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
-use super::{Wanted, cached, divides, flag, over, sets};
+use super::{Wanted, cached, divides, flag, over, sets, widest};
 use crate::base::number::{LANES, Number};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::{Shape, greatest_divisor};
@@ -83,7 +83,7 @@ type Together<V> = super::Together<fn(&Stream<'_, V>) -> [V; LANES]>;
 
 impl<V: Number> Table<V> {
     const TOGETHER: [Together<V>; 2] = [
-        Together { places: &[0, 1, 2, 4, 5, 6, 7, 14], log: true, values: |s| s.sizes() },
+        Together { places: &[0, 1, 2, 4, 5, 6, 7, 14], log: true, values: widest!(|s| s.sizes()) },
         Together { places: &[8, 9, 12, 15, 16, 17, 18, 19], log: false, values: |s| s.flags() },
     ];
 }
@@ -278,14 +278,11 @@ pub(super) fn fill<V: Number>(
     values: &mut [V],
 ) {
     let stream = Stream::new(load, amounts, floor, library);
-    let wanted = match V::ALONE {
-        true => super::fill_together((&Table::<V>::TOGETHER, &SETS), wanted, values, |of| of(&stream)),
-        false => wanted,
-    };
-    super::fill(VARIABLES.len(), wanted, values, |i| {
+    let of = |i: usize| {
         let variable = &Table::<V>::VARIABLES[i];
         ((variable.value)(&stream), variable.log)
-    });
+    };
+    super::fill((&Table::<V>::TOGETHER, &SETS), |of| of(&stream), (wanted, VARIABLES.len()), of, values);
     let kind = load.work.layer().kind();
     for i in wanted.each(VARIABLES.len()..VARIABLES.len() + KINDS.len()) {
         values[i] = V::of(flag(KINDS[i - VARIABLES.len()] == kind));
