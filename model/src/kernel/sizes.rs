@@ -73,6 +73,20 @@ impl ConvSizes {
         fourier_numbers(frequencies, images, weights, results) as f64
     }
 
+    /// A size, by its place in [`NAMES`], of so many samples, where these sizes are of one.
+    pub(crate) fn of_samples(&self, size: usize, samples: u64) -> f64 {
+        const ROWS: usize = 16;
+        let (one, samples) = (self.values[size], samples as f64);
+        match size {
+            0 | ROWS | 20..=22 | 24 | 25 => one * samples,
+            26..=29 => {
+                let tiles = |rows: f64| (rows / 128.0).ceil();
+                one / tiles(self.values[ROWS]) * tiles(self.values[ROWS] * samples)
+            }
+            _ => one,
+        }
+    }
+
     /// Of a convolution whose engine the library chooses, with its maps in the usual order; `None` of everything else.
     pub fn of(work: &Work<'_>) -> Option<Self> {
         let Layer::Conv2d(conv) = work.layer() else { return None };
@@ -142,4 +156,43 @@ pub fn frequencies(height: u64, width: u64) -> u64 {
 pub fn fourier_numbers(frequencies: u64, images: u64, weights: u64, results: u64) -> u64 {
     let planes = images.saturating_add(weights.saturating_mul(2)).saturating_add(results);
     planes.saturating_mul(frequencies).saturating_mul(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::precision::Mode;
+    use crate::base::shape::Shape;
+    use crate::net::case::LayerCase;
+    use crate::net::layer::{Conv2d, Groups, Pair};
+
+    #[test]
+    fn sizes_of_more_samples_are_those_of_each() {
+        for (side, channels, groups) in [(14, 64, 1), (7, 96, 4), (1, 32, 32), (16, 8, 2)] {
+            let conv = Conv2d {
+                channels: 32,
+                kernel: Pair::square(3),
+                stride: Pair::square(1),
+                padding: Pair::square(1),
+                dilation: Pair::square(1),
+                groups: Groups::Count(groups),
+                bias: false,
+            };
+            let map = Shape::map(channels, side, side).expect("a shape");
+            let of = |phase, batch| {
+                let case = LayerCase { inputs: vec![map], layer: Layer::Conv2d(conv.clone()) };
+                let work = Work::usual(case, phase, batch, Precision::Fp32, Mode::Training).expect("fits");
+                ConvSizes::of(&work).expect("a convolution")
+            };
+            for phase in [Phase::Forward, Phase::BackwardData, Phase::BackwardWeights] {
+                let one = of(phase, 1);
+                for samples in [1, 2, 3, 8, 127, 4096, 1 << 20] {
+                    let each = of(phase, samples);
+                    for (size, name) in NAMES.into_iter().enumerate() {
+                        assert_eq!(one.of_samples(size, samples), each.values[size], "{name} of {samples}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! rounding. It rests on amounts that are straight lines over the batch (operations, traffic and so the times of a roofline),
 //! which is looked at where they are made.
 
-use super::calibration::{Bounded, EDGE, EngineTerms, LayerModel, Range, Siblings, Values};
+use super::calibration::{Bounded, EDGE, EngineTerms, LayerModel, Narrowings, Range, Siblings, Values};
 use super::carry::Carry;
 use super::choice::Choice;
 use super::lookup::Found;
@@ -14,7 +14,7 @@ use crate::base::units::{Bytes, Ops, Seconds};
 use crate::kernel::features::{MAX_VARIABLES, Variables, Wanted};
 use crate::kernel::load::{Amounts, Load};
 use crate::kernel::setting::Algorithm;
-use crate::kernel::sizes::{ConvSizes, NAMES};
+use crate::kernel::sizes::ConvSizes;
 use crate::kernel::work::Work;
 use crate::law::calibration::Calibration;
 use crate::net::cost::LayerCost;
@@ -289,6 +289,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         sampled: &Sampled,
         library: Option<f64>,
         chip: Option<&'m Calibration>,
+        narrowings: &mut Narrowings<'m>,
     ) -> Option<Self> {
         let model = found.model;
         // By an algorithm that is asked for the bound is another than the roofline's.
@@ -308,11 +309,11 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         let moving = own.described().with(alone, |own, alone| Changes(own.each != 0.0 || own != alone));
         let (described, reads) = (loads.described(), model.reads_of_all());
         described.fill(&moving, (model.floor, library), reads, &mut changes);
-        let changing: Wanted = (0..MAX_VARIABLES).filter(|&v| changes[v].0).collect();
+        let changing: Wanted = reads.each(0..MAX_VARIABLES).filter(|&v| changes[v].0).collect();
         let fixed = described.some_variables(model.floor, library, reads);
         let within = |r: &Range| fixed.values[r.variable] >= r.low - EDGE && fixed.values[r.variable] <= r.high + EDGE;
         let (domain, settled): (Vec<Range>, Vec<Range>) = model.domain.iter().partition(|r| changing.has(r.variable));
-        let polynomial = model.polynomial_of().where_only(changing, &fixed.values);
+        let polynomial = narrowings.where_only(model.polynomial_of(), changing, &fixed.values);
         let engines = Self::engines(model, &loads.board, chip);
         let no_more = |alone: Line, own: Line| alone.at_one <= own.at_one && alone.each <= own.each;
         let shrinks = no_more(alone.bytes, own.described().bytes);
@@ -334,7 +335,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             shrinks,
             inside: settled.iter().all(within),
             domain,
-            distance: model.distance().where_only(changing, &fixed.values),
+            distance: narrowings.where_only(model.distance(), changing, &fixed.values),
             farthest: model.sizes.farthest(),
             engines,
             fixed,
@@ -347,16 +348,16 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         if model.engines.is_empty() {
             return None;
         }
-        let known = ConvSizes::of(&load.work)?;
-        let choice = chip?.choices.iter().find(|c| c.is_for(known.phase, known.precision))?;
+        let one = ConvSizes::of(&Work { batch: 1, ..load.work.clone() })?;
+        let choice = chip?.choices.iter().find(|c| c.is_for(one.phase, one.precision))?;
         let terms = choice.engines.iter().map(|_| OnceLock::new()).collect();
-        let ranges = choice.tree.ranges((1, MOST_SAMPLES), sizes(load.work.clone()));
+        let ranges = choice.tree.ranges((1, MOST_SAMPLES), |size, samples| one.of_samples(size, samples));
         Some(Engines { choice, ranges, terms })
     }
 
     /// The kernel on its board, for whatever goes by a load; [`Self::at`] makes it that of a batch.
-    pub fn load(&self) -> Load<'a> {
-        self.loads.board.clone()
+    pub fn load(&self) -> &Load<'a> {
+        &self.loads.board
     }
 
     /// Makes a copy of [`Self::load`] that of a batch.
@@ -397,7 +398,10 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             let samples = samples.round() as u64;
             let ranges = &engines.ranges;
             let range = ranges.get(ranges.partition_point(|(most, _)| *most < samples));
-            let beyond = || Some(engines.choice.tree.leaf(&sizes(self.loads.board.work.clone())(samples)?));
+            let beyond = || {
+                let work = Work { batch: samples, ..self.loads.board.work.clone() };
+                Some(engines.choice.tree.leaf(&ConvSizes::of(&work)?.values))
+            };
             range.map(|(_, engine)| *engine).or_else(beyond).map(usize::from)
         })
     }
@@ -560,13 +564,5 @@ impl<'a, 'm> OverBatches<'a, 'm> {
                 }
             }
         }
-    }
-}
-
-/// Sizes of a convolution over so many samples.
-fn sizes(mut work: Work<'_>) -> impl FnMut(u64) -> Option<[f64; NAMES.len()]> {
-    move |samples| {
-        work.batch = samples;
-        ConvSizes::of(&work).map(|sizes| sizes.values)
     }
 }

@@ -96,9 +96,6 @@ impl Workspace {
     }
 }
 
-/// Values of [`NAMES`].
-type Sizes = [f64; NAMES.len()];
-
 /// A binary decision tree.
 #[derive(Clone)]
 pub struct Tree(Form);
@@ -287,27 +284,22 @@ const FIRST_SIGN: u8 = b'A';
 /// Splits of a line of the text.
 const PER_LINE: usize = 24;
 
-/// The highest count for which something that falls as counts rise is not negative, with the sizes there; it is at `small`, and
-/// is not at `large`. Mostly it falls in proportion, so that a first guess or two tell.
-fn last_small(
-    mut small: (u64, Sizes),
-    mut large: (u64, Sizes),
-    of: impl Fn(&Sizes) -> f64,
-    mut sizes: impl FnMut(u64) -> Option<Sizes>,
-) -> Option<(u64, Sizes)> {
+/// The highest count for which something that falls as counts rise is not negative; it is at `small`, and is not at `large`. Mostly it
+/// falls in proportion, so that a first guess or two tell.
+fn last_small(mut small: u64, mut large: u64, of: impl Fn(u64) -> f64) -> u64 {
     const GUESSES: usize = 4;
+    let (mut left, mut over) = (of(small), of(large));
     for step in 0.. {
-        let width = large.0 - small.0;
+        let width = large - small;
         if width <= 1 {
             break;
         }
-        let (left, over) = (of(&small.1), of(&large.1));
         let part = if step < GUESSES { left / (left - over) } else { 0.5 };
-        let middle = small.0 + ((width as f64 * part) as u64).clamp(1, width - 1);
-        let found = (middle, sizes(middle)?);
-        if of(&found.1) >= 0.0 { small = found } else { large = found }
+        let middle = small + ((width as f64 * part) as u64).clamp(1, width - 1);
+        let found = of(middle);
+        if found >= 0.0 { (small, left) = (middle, found) } else { (large, over) = (middle, found) }
     }
-    Some(small)
+    small
 }
 
 impl Tree {
@@ -378,17 +370,12 @@ impl Tree {
     }
 
     /// Where sizes that none fall as a count rises lead for counts from one to another: up to which count to which engine, in
-    /// rising order.
-    pub(crate) fn ranges(
-        &self,
-        (least, most): (u64, u64),
-        mut sizes: impl FnMut(u64) -> Option<Sizes>,
-    ) -> Vec<(u64, u16)> {
+    /// rising order. `value`: a size, by its place in [`NAMES`], at a count.
+    pub(crate) fn ranges(&self, (least, most): (u64, u64), value: impl Fn(usize, u64) -> f64) -> Vec<(u64, u16)> {
         let mut list: Vec<(u64, u16)> = Vec::new();
         // Branches that counts from one to another lead to, those of small counts on top.
         let mut waiting = vec![(0, least, most)];
         while let Some((mut at, low, mut high)) = waiting.pop() {
-            let (Some(first), Some(mut last)) = (sizes(low), sizes(high)) else { return Vec::new() };
             loop {
                 match self.node(at) {
                     (Node::Engine(engine), _) => {
@@ -399,18 +386,15 @@ impl Tree {
                         break;
                     }
                     (Node::Split { size, at: most, other }, next) => {
-                        let size = usize::from(size);
-                        at = if last[size] <= most {
+                        let left = |count| most - value(usize::from(size), count);
+                        at = if left(high) >= 0.0 {
                             next
-                        } else if first[size] > most {
+                        } else if left(low) < 0.0 {
                             self.other(other, next)
                         } else {
-                            let Some(split) = last_small((low, first), (high, last), |s| most - s[size], &mut sizes)
-                            else {
-                                return Vec::new();
-                            };
-                            waiting.push((self.other(other, next), split.0 + 1, high));
-                            (high, last) = split;
+                            let split = last_small(low, high, left);
+                            waiting.push((self.other(other, next), split + 1, high));
+                            high = split;
                             next
                         };
                     }
@@ -554,8 +538,8 @@ mod tests {
             Node::Engine(0),
         ];
         let tree = Tree::new(nodes, 3).expect("a tree");
-        let of = |batch| Some(sizes(batch, 64).values);
-        let ranges = tree.ranges((1, 1000), of);
+        let one = sizes(1, 64);
+        let ranges = tree.ranges((1, 1000), |size, batch| one.of_samples(size, batch));
         assert_eq!(ranges, [(1, 0), (15, 1), (90, 2), (1000, 0)]);
         for batch in 1..=1000 {
             let range = ranges.iter().find(|(most, _)| batch <= *most).expect("covered");

@@ -92,9 +92,13 @@ fn sum<V: Number, T>(terms: &[T], of: impl Fn(&T) -> V) -> V {
     let some = terms.chunks_exact(sums.len());
     let rest = some.remainder();
     for terms in some {
-        sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum = *sum + of(term));
+        for i in 0..sums.len() {
+            sums[i] = sums[i] + of(&terms[i]);
+        }
     }
-    sums.iter_mut().zip(rest).for_each(|(sum, term)| *sum = *sum + of(term));
+    for (i, term) in rest.iter().enumerate() {
+        sums[i] = sums[i] + of(term);
+    }
     let [a, b, c, d] = sums;
     (a + b) + (c + d)
 }
@@ -116,16 +120,30 @@ impl Polynomial {
     pub fn at<V: Number>(&self, values: &Values<V>) -> V {
         V::by_widest(
             #[inline(always)]
-            || {
-                let of = |variable: &u8| values[usize::from(*variable)];
-                let linear = sum(&self.linear, |(c, [a])| of(a) * *c);
-                let pairs = sum(&self.pairs, |(c, [a, b])| of(a) * of(b) * *c);
-                let triples = sum(&self.triples, |(c, [a, b, d])| of(a) * of(b) * (of(d) * *c));
-                let product = |(c, variables): &(f64, Vec<u8>)| variables.iter().fold(V::of(*c), |p, v| p * of(v));
-                let higher = self.higher.iter().fold(V::of(self.constant), |sum, term| sum + product(term));
-                (linear + pairs) + (triples + higher)
-            },
+            || self.sum(values),
         )
+    }
+
+    #[inline(always)]
+    fn sum<V: Number>(&self, values: &Values<V>) -> V {
+        let of = |variable: &u8| values[usize::from(*variable)];
+        let linear = sum(&self.linear, |(c, [a])| of(a) * *c);
+        let pairs = sum(&self.pairs, |(c, [a, b])| of(a) * of(b) * *c);
+        let triples = sum(&self.triples, |(c, [a, b, d])| of(a) * of(b) * (of(d) * *c));
+        let product = |(c, variables): &(f64, Vec<u8>)| variables.iter().fold(V::of(*c), |p, v| p * of(v));
+        let higher = self.higher.iter().fold(V::of(self.constant), |sum, term| sum + product(term));
+        (linear + pairs) + (triples + higher)
+    }
+
+    /// Makes these its constant and the coefficients of its terms.
+    fn set(&mut self, coefficients: &[f64]) {
+        let mut all = coefficients.iter();
+        let mut set = |coefficient: &mut f64| all.next().into_iter().for_each(|known| *coefficient = *known);
+        set(&mut self.constant);
+        self.linear.iter_mut().for_each(|(c, _)| set(c));
+        self.pairs.iter_mut().for_each(|(c, _)| set(c));
+        self.triples.iter_mut().for_each(|(c, _)| set(c));
+        self.higher.iter_mut().for_each(|(c, _)| set(c));
     }
 
     /// Every place of a variable in it.
@@ -227,9 +245,9 @@ impl Bounded {
                 for (held, range) in held.iter_mut().zip(&self.variables) {
                     *held = values[range.variable].between(range.low, range.high);
                 }
+                self.polynomial.sum(held)
             },
-        );
-        self.polynomial.at(held)
+        )
     }
 
     /// The same of one kernel.
@@ -240,29 +258,87 @@ impl Bounded {
     /// The same where all variables but some keep their values: what these make of a term goes into its coefficient, and terms
     /// that are alike then are one.
     pub fn where_only(&self, changing: Wanted, values: &[f64]) -> Self {
-        let left = self.variables.iter().map(|range| changing.has(range.variable));
-        let held = self.variables.iter().map(|range| values[range.variable].between(range.low, range.high));
-        // Of each variable what it makes of a term, and whether the term still asks for it.
-        let each: Vec<(f64, bool)> = held.zip(left).map(|(held, left)| (if left { 1.0 } else { held }, left)).collect();
-        let Polynomial { constant, linear, pairs, triples, higher } = &self.polynomial;
-        let mut terms = Terms::new(*constant, linear.len() + pairs.len() + triples.len() + higher.len());
-        terms.narrowed(linear, &each);
-        terms.narrowed(pairs, &each);
-        terms.narrowed(triples, &each);
-        for (coefficient, places) in higher {
-            let kept: f64 = places.iter().map(|p| each[usize::from(*p)].0).product();
-            terms.push(coefficient * kept, places.iter().map(|p| usize::from(*p)).filter(|p| each[*p].1));
+        Narrowing::of(self, changing).at(values)
+    }
+}
+
+/// A polynomial where only some of its variables are left, whatever values the others keep.
+struct Narrowing<'m> {
+    whole: &'m Bounded,
+    changing: Wanted,
+    /// Of each variable whether it is left.
+    is_left: Vec<bool>,
+    /// Of each term which it becomes part of: the constant, or one of those that are left, from 1 on.
+    parts: Vec<usize>,
+    /// How many there are of these.
+    count: usize,
+    /// What is left, with other coefficients.
+    left: Bounded,
+}
+
+impl<'m> Narrowing<'m> {
+    fn of(whole: &'m Bounded, changing: Wanted) -> Self {
+        let is_left: Vec<bool> = whole.variables.iter().map(|range| changing.has(range.variable)).collect();
+        let mut terms = Terms::new(0.0, whole.polynomial.terms().count());
+        for (_, places) in whole.polynomial.terms() {
+            terms.push(0.0, places.iter().map(|place| usize::from(*place)).filter(|place| is_left[*place]));
         }
-        Self::of(terms.grouped(), |place| self.variables[place], self.reads)
+        let (polynomial, parts) = terms.arranged();
+        let count = 1 + polynomial.terms().count();
+        let left = Bounded::of(polynomial, |place| whole.variables[place], whole.reads);
+        Self { whole, changing, is_left, parts, count, left }
+    }
+
+    /// Where the others keep these.
+    fn at(&self, values: &[f64]) -> Bounded {
+        let Bounded { variables, polynomial, reads, .. } = self.whole;
+        let held = variables.iter().map(|range| values[range.variable].between(range.low, range.high));
+        let held: Vec<f64> = held.zip(&self.is_left).map(|(held, left)| if *left { 1.0 } else { held }).collect();
+        let of = |place: &u8| held[usize::from(*place)];
+        let Polynomial { constant, linear, pairs, triples, higher } = polynomial;
+        let mut sums = vec![0.0; self.count];
+        sums[0] = *constant;
+        let mut parts = self.parts.iter();
+        let mut add = |value| {
+            if let Some(part) = parts.next() {
+                sums[*part] += value;
+            }
+        };
+        linear.iter().for_each(|(c, [a])| add(c * of(a)));
+        pairs.iter().for_each(|(c, [a, b])| add(c * of(a) * of(b)));
+        triples.iter().for_each(|(c, [a, b, d])| add(c * of(a) * of(b) * of(d)));
+        higher.iter().for_each(|(c, places)| add(places.iter().fold(*c, |product, place| product * of(place))));
+        let mut left = self.left.polynomial.clone();
+        left.set(&sums);
+        Bounded { reads: *reads, variables: self.left.variables.clone(), polynomial: left, whole: OnceLock::new() }
+    }
+}
+
+/// Polynomials that were narrowed: kernels of a model mostly leave the same of it.
+#[derive(Default)]
+pub(crate) struct Narrowings<'m>(Vec<Narrowing<'m>>);
+
+impl<'m> Narrowings<'m> {
+    /// [`Bounded::where_only`].
+    pub fn where_only(&mut self, whole: &'m Bounded, changing: Wanted, values: &[f64]) -> Bounded {
+        let known = self.0.iter().position(|known| std::ptr::eq(known.whole, whole) && known.changing == changing);
+        let place = known.unwrap_or_else(|| {
+            self.0.push(Narrowing::of(whole, changing));
+            self.0.len() - 1
+        });
+        self.0[place].at(values)
     }
 }
 
 /// A sum of products of variables.
 pub(crate) struct Terms {
     constant: f64,
-    list: Vec<(Factors, f64)>,
-    /// Of more variables than [`Factors`] has room for.
-    longer: Vec<(f64, Vec<u8>)>,
+    /// Of each product.
+    coefficients: Vec<f64>,
+    /// What products are of, with which of them.
+    list: Vec<(Factors, usize)>,
+    /// The same of more variables than [`Factors`] has room for.
+    longer: Vec<(Vec<u8>, usize)>,
 }
 
 /// What a product is of, as one number: its variables rising, each one more than its place, in the bytes from the highest on.
@@ -276,7 +352,8 @@ fn bytes_of(factors: Factors) -> u32 {
 impl Terms {
     /// With room for so many products.
     pub fn new(constant: f64, products: usize) -> Self {
-        Self { constant, list: Vec::with_capacity(products), longer: Vec::new() }
+        let (coefficients, list) = (Vec::with_capacity(products), Vec::with_capacity(products));
+        Self { constant, coefficients, list, longer: Vec::new() }
     }
 
     /// Adds a product; one of no variable is a constant.
@@ -289,59 +366,73 @@ impl Terms {
             }
             count += 1;
         }
+        let product = self.coefficients.len();
+        self.coefficients.push(coefficient);
         match count {
-            0 => self.constant += coefficient,
+            0 => {}
             _ if more.is_empty() => {
                 bytes[..count].sort_unstable();
-                self.list.push((Factors::from_be_bytes(bytes), coefficient));
+                self.list.push((Factors::from_be_bytes(bytes), product));
             }
             _ => {
                 more.extend(bytes.map(|byte| byte - 1));
                 more.sort_unstable();
-                self.longer.push((coefficient, more));
-            }
-        }
-    }
-
-    /// Adds products, whose variables rise, of which some are held: `each` says at what and which are left.
-    fn narrowed<const N: usize>(&mut self, products: &[(f64, [u8; N])], each: &[(f64, bool)]) {
-        for (coefficient, places) in products {
-            let (mut kept, mut factors, mut place) = (*coefficient, 0, Factors::BITS);
-            for &variable in places {
-                let (held, left) = each[usize::from(variable)];
-                kept *= held;
-                if left {
-                    place -= u8::BITS;
-                    factors |= (Factors::from(variable) + 1) << place;
-                }
-            }
-            match factors {
-                0 => self.constant += kept,
-                _ => self.list.push((factors, kept)),
+                self.longer.push((more, product));
             }
         }
     }
 
     /// In the form that is evaluated: products that are alike are one.
-    pub fn grouped(mut self) -> Polynomial {
-        self.list.sort_unstable_by_key(|(factors, _)| *factors);
-        let of = |count: u32| self.list.iter().filter(|(factors, _)| bytes_of(*factors) == count).count();
-        let (linear, pairs) = (Vec::with_capacity(of(1)), Vec::with_capacity(of(2)));
-        let triples = Vec::with_capacity(of(3));
-        let mut polynomial = Polynomial { constant: self.constant, linear, pairs, triples, higher: self.longer };
-        for alike in self.list.chunk_by(|(a, _), (b, _)| a == b) {
-            let coefficient = alike.iter().map(|(_, coefficient)| coefficient).sum();
-            match alike[0].0.to_be_bytes() {
-                [a, 0, ..] => polynomial.linear.push((coefficient, [a - 1])),
-                [a, b, 0, ..] => polynomial.pairs.push((coefficient, [a - 1, b - 1])),
-                [a, b, c, 0, ..] => polynomial.triples.push((coefficient, [a - 1, b - 1, c - 1])),
+    pub fn grouped(self) -> Polynomial {
+        let (constant, coefficients) = (self.constant, self.coefficients.clone());
+        let (mut polynomial, parts) = self.arranged();
+        let mut sums = vec![0.0; 1 + polynomial.terms().count()];
+        sums[0] = constant;
+        parts.iter().zip(coefficients).for_each(|(part, coefficient)| sums[*part] += coefficient);
+        polynomial.set(&sums);
+        polynomial
+    }
+
+    /// The same with other coefficients, and of each product which one it is part of: the constant, or one of
+    /// the terms from 1 on.
+    fn arranged(mut self) -> (Polynomial, Vec<usize>) {
+        self.list.sort_unstable();
+        let each = || self.list.chunk_by(|(a, _), (b, _)| a == b);
+        // Where those of so many variables begin.
+        let kind = |factors: Factors| bytes_of(factors).min(4) as usize - 1;
+        let mut counts = [0; 4];
+        each().for_each(|alike| counts[kind(alike[0].0)] += 1);
+        let [linear, pairs, triples, _] = counts;
+        let mut next = [1, 1 + linear, 1 + linear + pairs, 1 + linear + pairs + triples];
+        let mut polynomial = Polynomial {
+            constant: 0.0,
+            linear: Vec::with_capacity(linear),
+            pairs: Vec::with_capacity(pairs),
+            triples: Vec::with_capacity(triples),
+            higher: Vec::new(),
+        };
+        // Those of no variable are part of the constant.
+        let mut parts = vec![0; self.coefficients.len()];
+        for alike in each() {
+            let factors = alike[0].0;
+            let next = &mut next[kind(factors)];
+            alike.iter().for_each(|(_, product)| parts[*product] = *next);
+            *next += 1;
+            match factors.to_be_bytes() {
+                [a, 0, ..] => polynomial.linear.push((0.0, [a - 1])),
+                [a, b, 0, ..] => polynomial.pairs.push((0.0, [a - 1, b - 1])),
+                [a, b, c, 0, ..] => polynomial.triples.push((0.0, [a - 1, b - 1, c - 1])),
                 more => {
                     let variables = more.iter().filter(|byte| **byte > 0).map(|byte| byte - 1);
-                    polynomial.higher.push((coefficient, variables.collect()));
+                    polynomial.higher.push((0.0, variables.collect()));
                 }
             }
         }
-        polynomial
+        for (place, (variables, product)) in (next[3]..).zip(self.longer) {
+            parts[product] = place;
+            polynomial.higher.push((0.0, variables));
+        }
+        (polynomial, parts)
     }
 }
 

@@ -15,7 +15,7 @@ mod term;
 mod transfer;
 
 pub use compiled::Compiled;
-pub(crate) use compiled::{Bounded, Values};
+pub(crate) use compiled::{Bounded, Narrowings, Values};
 pub use later::Later;
 pub(crate) use layer_model::EDGE;
 pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, EngineTerms, LayerModel, Range, Ratio, engine_alone};

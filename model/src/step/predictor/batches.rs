@@ -244,7 +244,7 @@ impl<'a> StepOverBatches<'a> {
         let batch = |i: usize| batches.get(i).or(batches.last()).map_or(1, |batch| *batch);
         let lanes: [u64; LANES] = std::array::from_fn(batch);
         let mut taken = over.taken(&lanes, room);
-        let mut load = over.load();
+        let load = over.load();
         let bounds = Bounds { found: &plan.found, setup };
         // More experts than fewer samples use may lie below what was fitted, or not.
         let below = if matches!(asked.layer.case.layer, Layer::Experts(_)) { [false; LANES] } else { taken.below };
@@ -252,7 +252,7 @@ impl<'a> StepOverBatches<'a> {
         let asking: Vec<usize> = (0..batches.len()).filter(|lane| may_be_longer(*lane)).collect();
         if !asking.is_empty() && asked.phase != Phase::Update {
             if fewer.is_none() {
-                *fewer = bounds.fewer_samples(&load);
+                *fewer = bounds.fewer_samples(load);
             }
             if let Some(fewer) = fewer {
                 let mut here = None;
@@ -266,6 +266,7 @@ impl<'a> StepOverBatches<'a> {
         }
         let mut jumps = [None; LANES];
         if !plain {
+            let mut load = load.clone();
             for ((&batch, timed), jump) in lanes.iter().zip(&mut taken.timed).zip(&mut jumps) {
                 over.at(batch, &mut load);
                 *timed = bounds.of_hardware(*timed, &load, self.network);
@@ -273,8 +274,8 @@ impl<'a> StepOverBatches<'a> {
             }
         }
         let times = Lanes(taken.timed.each_ref().map(|timed| timed.value.get()));
-        let on = OnBoard::of_each(&asked.layer, &load, (&taken.amounts, times), setup);
-        let parts = self.law.parts(&load, &taken.amounts, (plan.found.model.floor, times));
+        let on = OnBoard::of_each(&asked.layer, load, (&taken.amounts, times), setup);
+        let parts = self.law.parts(load, &taken.amounts, (plan.found.model.floor, times));
         for (i, made) in made.iter_mut().enumerate() {
             let timed = &taken.timed[i];
             let of = OfBatch {
@@ -327,10 +328,10 @@ fn over<'a>(
     let mut loads = found.model.loads(plan.work.clone(), costs[0], setup.gpu)?;
     let sampled = Sampled::of(&mut loads, each, costs, phase != Phase::Update);
     let siblings = setup.all_chips.siblings(found.tier);
-    let kernel = OverBatches::new(found, siblings, loads, &sampled, setup.library, setup.calibration)?;
-    let load = kernel.load();
-    let plain = !matches!(load.work.layer(), Layer::Attention(_) | Layer::LatentAttention(_))
-        && plan.is_the_librarys(layer, &load, setup);
+    let (library, chip, narrowings) = (setup.library, setup.calibration, &mut models.narrowings);
+    let kernel = OverBatches::new(found, siblings, loads, &sampled, library, chip, narrowings)?;
+    let plain = !matches!(kernel.load().work.layer(), Layer::Attention(_) | Layer::LatentAttention(_))
+        && plan.is_the_librarys(layer, kernel.load(), setup);
     Some(Box::new(Over { errors: plan.errors(setup), plan, kernel, plain }))
 }
 

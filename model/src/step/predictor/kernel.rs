@@ -14,7 +14,7 @@ use crate::kernel::key::{ConvClass, ModelKey};
 use crate::kernel::load::{Amounts, Load, Roofline};
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
-use crate::law::calibration::Tier;
+use crate::law::calibration::{Narrowings, Tier};
 use crate::law::fewer_bits::Fewer;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{AtLevel, ClockLaw, Drives, PowerModel, power};
@@ -229,6 +229,8 @@ pub(super) struct Models<'m> {
     pub(super) asked: Option<Vec<Asked>>,
     /// What to answer, in that order, in place of predictions.
     pub(super) answers: Option<Answers<'m>>,
+    /// Of those that are looked at over batches.
+    pub(super) narrowings: Narrowings<'m>,
 }
 
 /// Kernels of a step that another one, which is only looked at for what it asks, has at another batch.
@@ -278,7 +280,7 @@ type Sought = (ModelKey, Phase, Precision, bool);
 
 impl<'m> Models<'m> {
     pub(super) fn new(law: &'m PowerModel) -> Self {
-        Self { law, found: Vec::new(), asked: None, answers: None }
+        Self { law, found: Vec::new(), asked: None, answers: None, narrowings: Narrowings::default() }
     }
 
     /// The same, noting down what is asked for.
