@@ -2,6 +2,7 @@
 //!
 //! Clocks are relative: 1 is the boost clock that the device's peaks refer to, and its usual memory clock.
 
+use crate::base::number::Number;
 use crate::base::units::Seconds;
 use crate::device::gpu::Gpu;
 
@@ -123,11 +124,12 @@ impl VoltageCurve {
     }
 
     /// The square of [`Self::relative`], and what it changes by per clock.
-    pub(crate) fn squared(&self, clock: f64) -> (f64, f64) {
-        let above = clock - self.knee;
+    #[inline(always)]
+    pub(crate) fn squared<V: Number>(&self, clock: V) -> (V, V) {
+        let (above, none) = (clock - self.knee, V::of(0.0));
         let (rise, most) = (self.rise / (1.0 - self.knee), 1.0 + self.rise);
-        let relative = (1.0 + rise * above.max(0.0)) / most;
-        (relative * relative, if above > 0.0 { 2.0 * relative * rise / most } else { 0.0 })
+        let relative = (above.max(none) * rise + 1.0) / most;
+        (relative * relative, above.at_most(none, none, relative * 2.0 * rise / most))
     }
 
     /// Voltage at a relative clock over that at the boost clock.

@@ -325,12 +325,12 @@ pub(crate) struct OverClock {
 
 /// Power at a core clock, W, and what it changes by per clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AtClock {
-    pub waiting: f64,
-    pub waiting_slope: f64,
+pub(crate) struct AtClock<V = f64> {
+    pub waiting: V,
+    pub waiting_slope: V,
     /// The square of the relative voltage.
-    pub squared: f64,
-    pub squared_slope: f64,
+    pub squared: V,
+    pub squared_slope: V,
 }
 
 impl OverClock {
@@ -346,31 +346,33 @@ impl OverClock {
     }
 
     /// At a relative core clock.
-    pub fn at(&self, core: f64) -> AtClock {
+    #[inline(always)]
+    pub fn at<V: Number>(&self, core: V) -> AtClock<V> {
         let (squared, squared_slope) = self.curve.squared(core);
-        let leaks = LEAKAGE + core;
+        let leaks = core + LEAKAGE;
         AtClock {
-            waiting: self.constant + self.each * squared * leaks,
-            waiting_slope: self.each * (squared_slope * leaks + squared),
+            waiting: squared * self.each * leaks + self.constant,
+            waiting_slope: (squared_slope * leaks + squared) * self.each,
             squared,
             squared_slope,
         }
     }
 
-    /// Power of a kernel that is as fast at any clock, W, and what it changes by per clock.
-    pub fn power(&self, drives: Drives, core: f64) -> (f64, f64) {
+    /// Power of a kernel of such [`Drives::parts`] that is as fast at any clock, W, and what it changes by per clock.
+    #[inline(always)]
+    pub fn power<V: Number>(&self, drives: [V; 3], core: V) -> (V, V) {
         self.power_at(drives, core, &self.at(core))
     }
 
     /// The same where [`Self::at`] of the clock is known.
-    #[inline]
-    pub fn power_at(&self, drives: Drives, core: f64, at: &AtClock) -> (f64, f64) {
+    #[inline(always)]
+    pub fn power_at<V: Number>(&self, drives: [V; 3], core: V, at: &AtClock<V>) -> (V, V) {
         let AtClock { waiting, waiting_slope, squared, squared_slope } = *at;
-        let [clock, arithmetic, traffic] = drives.parts();
+        let [clock, arithmetic, traffic] = drives;
         let moving = clock * core + arithmetic;
         (
-            waiting + self.range * (squared * moving + traffic),
-            waiting_slope + self.range * (squared_slope * moving + squared * clock),
+            waiting + (squared * moving + traffic) * self.range,
+            waiting_slope + (squared_slope * moving + squared * clock) * self.range,
         )
     }
 }
@@ -499,10 +501,10 @@ mod tests {
         assert!(OverClock::new(&gpu, ClockLaw::Exponent(2.0)).is_none());
         for core in [0.2, 0.5, 0.74, 0.76, 0.9, 1.0, 1.1] {
             let level = voltage().level(core);
-            let (found, slope) = over.power(drives, core);
+            let (found, slope) = over.power(drives.parts(), core);
             assert!((found / power(&gpu, drives, level, 1.0).get() - 1.0).abs() < 1e-14, "{core}");
             assert!((over.at(core).waiting / waiting_at(&gpu, level).get() - 1.0).abs() < 1e-14, "{core}");
-            let near = (over.power(drives, core + 1e-6).0 - over.power(drives, core - 1e-6).0) / 2e-6;
+            let near = (over.power(drives.parts(), core + 1e-6).0 - over.power(drives.parts(), core - 1e-6).0) / 2e-6;
             assert!((slope / near - 1.0).abs() < 1e-6, "{core}: {slope} {near}");
         }
     }

@@ -1,6 +1,7 @@
 //! Clocks and power limit that a user asks for, and what the device makes of them.
 
 use super::Warning;
+use crate::base::number::{Lanes, Number as _};
 use crate::base::units::{Hertz, Watts};
 use crate::device::gpu::Gpu;
 
@@ -183,7 +184,25 @@ pub(super) fn highest_by_slope(low: f64, high: f64, excess: impl Fn(f64) -> (f64
     highest_near(None, low, high, excess)
 }
 
-/// The same, beginning where the clock is expected.
+/// The same for several things side by side, and `low` where that is too high, by Newton's steps alone; `None` where these come to
+/// no end.
+#[inline(always)]
+pub(super) fn highest_of_each(low: f64, high: f64, excess: impl Fn(Lanes) -> (Lanes, Lanes)) -> Option<Lanes> {
+    let mut clock = Lanes::of(high);
+    for _ in 0..MOST_STEPS {
+        let (value, slope) = excess(clock);
+        let next = (clock - value / slope).max(Lanes::of(low));
+        let stays =
+            next.0.iter().zip(clock.0).fold(true, |all, (next, clock)| all & ((next - clock).abs() <= DIGITS * clock));
+        clock = next;
+        if stays {
+            return Some(clock);
+        }
+    }
+    None
+}
+
+/// The same of one, beginning where the clock is expected.
 #[inline]
 pub(super) fn highest_near(near: Option<f64>, low: f64, high: f64, excess: impl Fn(f64) -> (f64, f64)) -> Option<f64> {
     let (value, slope) = excess(high);

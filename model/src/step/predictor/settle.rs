@@ -1,10 +1,11 @@
 //! Which clocks a step's kernels run at: those that their times are of, and those that a limit leaves.
 
 use super::kernel::{Board, Kernel};
-use super::operating_point::{Limits, OperatingPoint, highest, highest_by_slope, lowest};
+use super::operating_point::{Limits, OperatingPoint, highest, highest_by_slope, highest_of_each, lowest};
 use super::step::Step;
 use super::summary::Order;
 use super::{PredictError, Setup};
+use crate::base::number::{LANES, Lanes, Number as _};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, traffic_share};
 use crate::law::power::{ClockLaw, OverClock, waiting};
@@ -37,31 +38,74 @@ impl Step<'_> {
         let Some(over) = OverClock::new(gpu, self.clock_law) else { return };
         let cap = (gpu.power.limit.value * self.burst.unwrap_or(self.held)).get();
         let (lowest, idle, full) = (lowest(gpu), waiting(gpu).get(), over.at(1.0));
+        let mut above = Vec::with_capacity(self.kernels.len());
+        for (i, kernel) in self.kernels.iter_mut().enumerate() {
+            if kernel.repeats.is_some_and(|first| first < i) {
+                continue;
+            }
+            kernel.reference = 1.0;
+            if over.power_at(kernel.drives.parts(), 1.0, &full).0 > cap {
+                above.push(i);
+            }
+        }
+        for above in above.chunks(LANES) {
+            let (clocks, powers) = self.references(above, &over, (lowest, cap));
+            for (lane, &i) in above.iter().enumerate() {
+                let kernel = &mut self.kernels[i];
+                kernel.reference = clocks[lane];
+                if self.burst.is_some() && kernel.reference < 1.0 {
+                    kernel.fastest = kernel.reference;
+                }
+                let (drawn, allowed) = (powers[lane] - idle, cap - idle);
+                if drawn > allowed {
+                    kernel.drives = kernel.drives.times((allowed / drawn).max(0.0));
+                }
+            }
+        }
         for i in 0..self.kernels.len() {
             if let Some(first) = self.kernels[i].repeats.filter(|first| *first < i) {
                 let Kernel { reference, fastest, drives, .. } = self.kernels[first];
                 let repeated = &mut self.kernels[i];
                 (repeated.reference, repeated.fastest, repeated.drives) = (reference, fastest, drives);
-                continue;
-            }
-            let kernel = &mut self.kernels[i];
-            if over.power_at(kernel.drives, 1.0, &full).0 <= cap {
-                kernel.reference = 1.0;
-                continue;
-            }
-            let excess = |core: f64| {
-                let (power, slope) = over.power(kernel.drives, core);
-                (power - cap, slope)
-            };
-            kernel.reference = highest_by_slope(lowest, 1.0, excess).unwrap_or(lowest);
-            if self.burst.is_some() && kernel.reference < 1.0 {
-                kernel.fastest = kernel.reference;
-            }
-            let (drawn, allowed) = (over.power(kernel.drives, kernel.reference).0 - idle, cap - idle);
-            if drawn > allowed {
-                kernel.drives = kernel.drives.times((allowed / drawn).max(0.0));
             }
         }
+    }
+
+    /// The highest clocks at which some kernels, at most [`LANES`], draw no more than `cap` each, or the lowest one, and what they
+    /// draw there.
+    fn references(
+        &self,
+        kernels: &[usize],
+        over: &OverClock,
+        (lowest, cap): (f64, f64),
+    ) -> ([f64; LANES], [f64; LANES]) {
+        let drives =
+            |lane: usize| kernels.get(lane).or(kernels.last()).map_or([0.0; 3], |&i| self.kernels[i].drives.parts());
+        let each: [[f64; 3]; LANES] = std::array::from_fn(drives);
+        let parts = std::array::from_fn(|part| Lanes(each.map(|parts| parts[part])));
+        Lanes::by_widest(
+            #[inline(always)]
+            || {
+                let together = highest_of_each(
+                    lowest,
+                    1.0,
+                    #[inline(always)]
+                    |core| {
+                        let (power, slope) = over.power(parts, core);
+                        (power - cap, slope)
+                    },
+                );
+                let alone = |parts: [f64; 3]| {
+                    let excess = |core: f64| {
+                        let (power, slope) = over.power(parts, core);
+                        (power - cap, slope)
+                    };
+                    highest_by_slope(lowest, 1.0, excess).unwrap_or(lowest)
+                };
+                let clocks = together.unwrap_or_else(|| Lanes(each.map(alone)));
+                (clocks.0, over.power(parts, clocks).0.0)
+            },
+        )
     }
 
     /// Time and mean power of the kernels at the default.
