@@ -210,7 +210,10 @@ impl Attention {
                 if k != v {
                     return Err(ShapeError::Mismatch { first: *k, other: *v });
                 }
-                if !wide.is_multiple_of(heads) || wide / heads * kv_heads != narrow {
+                if !wide.is_multiple_of(heads) {
+                    return Err(ShapeError::Field("features do not divide into heads of queries"));
+                }
+                if wide / heads * kv_heads != narrow {
                     return Err(ShapeError::Mismatch { first: *q, other: *k });
                 }
                 (tokens, new_keys, wide / heads)
@@ -487,6 +490,8 @@ mod tests {
         assert_eq!(of(&packed), of(&apart));
         assert_eq!(of(&packed).read.get(), 4 * 3 * 5 * (128 + 64));
         assert!(layer.output(&[apart[0], apart[0], apart[0]]).is_err());
+        let odd = attention(7, 7, true).output(&[apart[0], apart[0], apart[0]]);
+        assert_eq!(odd, Err(ShapeError::Field("features do not divide into heads of queries")), "128 by 7");
         assert!(attention(6, 4, true).output(&packed).is_err());
     }
 
