@@ -25,8 +25,8 @@ fn resnet50(c: &mut Criterion) {
     let over = predictor.over_batches(&shaped, mode).expect("a prediction").expect("the same kernels");
     c.bench_function("resnet50 on v100 at eight other batches", |b| {
         b.iter(|| {
-            let prepared = over.prepare(black_box(&[41, 42, 43, 44, 45, 46, 47, 48])).expect("a prediction");
-            prepared.iter().map(|p| p.at(OperatingPoint::default())).collect::<Vec<_>>()
+            let batches = [41, 42, 43, 44, 45, 46, 47, 48];
+            over.each(black_box(&batches), |prepared| prepared.at(OperatingPoint::default())).expect("a prediction")
         })
     });
     let step = predictor.step(&shaped, mode).expect("a prediction");

@@ -44,6 +44,8 @@ struct Desk<'a> {
     room: Room,
     /// Of each kernel that was asked for what is known of fewer samples.
     fewer: Vec<Option<FewerSamples<'a, 'a>>>,
+    /// Kernels that differ, of as many batches as go side by side: of those that were asked for last.
+    kernels: [Vec<Kernel<'a>>; LANES],
 }
 
 /// A kernel as it is predicted at any batch.
@@ -102,6 +104,8 @@ impl<'a> StepOverBatches<'a> {
             let alike = |(a, b): (&Kernel<'_>, &Kernel<'_>)| a.asked == b.asked && a.repeats == b.repeats;
             let kernels =
                 step.kernels.len() == other.kernels.len() && step.kernels.iter().zip(&other.kernels).all(alike);
+            // Each is made anew at every batch, so that it has to be known what of.
+            let kernels = kernels && step.kernels.iter().all(|kernel| kernel.asked.is_some());
             if !kernels || differ || costs.len() != own.len() {
                 return Ok(None);
             }
@@ -150,22 +154,24 @@ impl<'a> StepOverBatches<'a> {
         (self.asked.iter().filter(|made| made.over.is_some()).count(), self.asked.len())
     }
 
-    /// The step at each of these batches, which the network can have ([`ShapedNetwork::with_batch`]).
+    /// What a function makes of the step at each of these batches, which the network can have ([`ShapedNetwork::with_batch`]).
     ///
     /// # Errors
     /// As [`Step::new`].
-    pub fn prepare(&self, batches: &[u64]) -> Result<Vec<Prepared<'_, 'a>>, PredictError> {
-        let mut prepared = Vec::with_capacity(batches.len());
+    pub fn each<R>(&self, batches: &[u64], mut of: impl FnMut(&Prepared<'_, 'a>) -> R) -> Result<Vec<R>, PredictError> {
+        let mut results = Vec::with_capacity(batches.len());
         let mut desk = self.desks().pop().unwrap_or_else(|| self.new_desk());
         for batches in batches.chunks(LANES) {
-            let kernels = self.kernels_at(batches, &mut desk)?;
-            for (&batch, kernels) in batches.iter().zip(kernels) {
-                let step = Step::from_kernels(self.network, &self.setup, kernels)?;
-                prepared.push(Prepared::of_alike(step, &self.order, self.cost.at(batch), self.memory.at(batch)));
+            self.make_kernels(batches, &mut desk)?;
+            for (&batch, kernels) in batches.iter().zip(&mut desk.kernels) {
+                let step = Step::from_kernels(self.network, &self.setup, std::mem::take(kernels))?;
+                let prepared = Prepared::of_alike(step, &self.order, self.cost.at(batch), self.memory.at(batch));
+                results.push(of(&prepared));
+                *kernels = prepared.into_kernels();
             }
         }
         self.desks().push(desk);
-        Ok(prepared)
+        Ok(results)
     }
 
     fn desks(&self) -> MutexGuard<'_, Vec<Desk<'a>>> {
@@ -174,20 +180,24 @@ impl<'a> StepOverBatches<'a> {
     }
 
     fn new_desk(&self) -> Desk<'a> {
-        Desk { room: Room::new(), fewer: self.asked.iter().map(|_| None).collect() }
+        let fewer = self.asked.iter().map(|_| None).collect();
+        Desk { room: Room::new(), fewer, kernels: std::array::from_fn(|_| self.kernels.clone()) }
     }
 
-    /// Kernels that differ, for each of at most [`LANES`] batches.
-    fn kernels_at(&self, batches: &[u64], desk: &mut Desk<'a>) -> Result<Vec<Vec<Kernel<'a>>>, PredictError> {
-        let fresh = |kernel: &Kernel<'a>| Kernel { reference: 1.0, fastest: f64::INFINITY, ..*kernel };
-        let mut made: Vec<Vec<_>> = batches.iter().map(|_| self.kernels.iter().map(fresh).collect()).collect();
-        for (kernel, fewer) in self.asked.iter().zip(&mut desk.fewer) {
+    /// Makes a desk's kernels those of at most [`LANES`] batches.
+    fn make_kernels(&self, batches: &[u64], desk: &mut Desk<'a>) -> Result<(), PredictError> {
+        let Desk { room, fewer, kernels: made } = desk;
+        let made = &mut made[..batches.len()];
+        for kernel in made.iter_mut().flatten() {
+            (kernel.reference, kernel.fastest) = (1.0, f64::INFINITY);
+        }
+        for (kernel, fewer) in self.asked.iter().zip(fewer) {
             match &kernel.over {
-                Some(over) => self.make(kernel, over, batches, &mut made, (fewer, &mut desk.room))?,
-                None => self.make_plainly(kernel, batches, &mut made)?,
+                Some(over) => self.make(kernel, over, batches, made, (fewer, room))?,
+                None => self.make_plainly(kernel, batches, made)?,
             }
         }
-        Ok(made)
+        Ok(())
     }
 
     fn no_model(kernel: &Made<'_>) -> PredictError {
@@ -421,7 +431,9 @@ mod tests {
         let calibration = over.setup.calibration.unwrap_or(over.setup.all_chips);
         let most = if calibration.models.iter().any(is_carried) { MOST_CARRIED } else { MOST };
         let batches: Vec<u64> = batches.iter().copied().filter(|batch| network.with_batch(*batch).is_ok()).collect();
-        for (&batch, prepared) in batches.iter().zip(over.prepare(&batches).expect("as at its own batch")) {
+        let mut asked = batches.iter();
+        let check_one = |prepared: &Prepared<'_, '_>| {
+            let &batch = asked.next().expect("as many as were asked for");
             let what = format!("{net} on {gpu} through {profile}, {precision} {mode}, batch {batch}");
             let alone = network.with_batch(batch).expect("fits");
             let plain = predictor.step(&alone, mode).expect("as at its own batch");
@@ -440,7 +452,9 @@ mod tests {
                 assert!(apart < 1e-9, "{what} at {point:?}: {found:?} {plain:?}");
                 assert_eq!((found.launch_bound, found.time_tier), (plain.launch_bound, plain.time_tier), "{what}");
             }
-        }
+        };
+        let checked = over.each(&batches, check_one).expect("as at its own batch").len();
+        assert_eq!(checked, batches.len());
         Some(over.side_by_side())
     }
 
@@ -453,7 +467,8 @@ mod tests {
         for (precision, mode) in
             [(Precision::Fp32, Mode::Inference), (Precision::Fp16, Mode::Inference), (Precision::Fp32, Mode::Training)]
         {
-            let batches = vec![1, 2, 5, 63, 64, 300];
+            // More than go side by side, so that some follow others.
+            let batches = vec![1, 2, 5, 63, 64, 300, 3, 4, 6, 500, 1];
             let asking = Asking { net: "resnet18", gpu: "h100-sxm", profile: "pytorch", precision, mode, batches };
             let (together, all) = compare_of(&network, &asking).expect("has a way over batches");
             assert!(0 < together && together < all, "{precision} {mode}: {together} of {all}");

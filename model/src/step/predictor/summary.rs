@@ -386,6 +386,11 @@ impl<'s, 'a> Prepared<'s, 'a> {
         Self::of(Grouped::of(Cow::Owned(step), Cow::Borrowed(order)), cost, memory)
     }
 
+    /// The kernels that its step holds, for another one.
+    pub(super) fn into_kernels(self) -> Vec<Kernel<'a>> {
+        self.as_is.step.into_owned().kernels
+    }
+
     /// The step and how its kernels follow each other.
     #[cfg(test)]
     pub(super) fn step(&self) -> (&Step<'a>, &Order) {

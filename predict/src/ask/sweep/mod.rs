@@ -260,9 +260,13 @@ impl<'a> Sweep<'a> {
         let shapes = &block.shapes;
         if let Some(over) = over[first.network].of(self, block, first.network)
             && tasks.iter().all(|task| shapes.fits(first.network, task.batch))
-            && let Ok(prepared) = over.prepare(&tasks.iter().map(|task| task.batch).collect::<Vec<_>>())
         {
-            return tasks.iter().zip(&prepared).flat_map(|(task, prepared)| summed(task, prepared)).collect();
+            let batches: Vec<u64> = tasks.iter().map(|task| task.batch).collect();
+            let mut at = tasks.iter();
+            let rows = |prepared: &Prepared<'_, '_>| at.next().map_or_else(Vec::new, |task| summed(task, prepared));
+            if let Ok(rows) = over.each(&batches, rows) {
+                return rows.into_iter().flatten().collect();
+            }
         }
         let alone = |task: &Task| match &*shapes.at(source, (task.network, task.place), &self.batches, cluster) {
             Err(why) => failed(task, why),
