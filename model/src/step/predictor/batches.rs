@@ -259,14 +259,14 @@ impl<'a> StepOverBatches<'a> {
         // More experts than fewer samples use may lie below what was fitted, or not.
         let below = if matches!(asked.layer.case.layer, Layer::Experts(_)) { [false; LANES] } else { taken.below };
         let may_be_longer = |lane: usize| !taken.timed[lane].in_domain && !below[lane];
-        let asking: Vec<usize> = (0..batches.len()).filter(|lane| may_be_longer(*lane)).collect();
-        if !asking.is_empty() && asked.phase != Phase::Update {
+        let asking: [bool; LANES] = std::array::from_fn(|lane| lane < batches.len() && may_be_longer(lane));
+        if asking.contains(&true) && asked.phase != Phase::Update {
             if fewer.is_none() {
                 *fewer = bounds.fewer_samples(load);
             }
             if let Some(fewer) = fewer {
                 let mut here = None;
-                for lane in asking {
+                for lane in (0..LANES).filter(|lane| asking[*lane]) {
                     let (value, here, room) = (&mut taken.timed[lane].value, &mut here, &mut *room);
                     *value = bounds.as_for_fewer_samples(*value, batches[lane], fewer, move || {
                         &here.get_or_insert_with(|| over.bounding(&lanes, room))[lane]
@@ -436,7 +436,8 @@ mod tests {
             let &batch = asked.next().expect("as many as were asked for");
             let what = format!("{net} on {gpu} through {profile}, {precision} {mode}, batch {batch}");
             let alone = network.with_batch(batch).expect("fits");
-            let plain = predictor.step(&alone, mode).expect("as at its own batch");
+            let step = predictor.step(&alone, mode).expect("as at its own batch");
+            let plain = &step;
             let (found, order) = prepared.step();
             assert_eq!(order.alike.len(), plain.kernels.len(), "{what}");
             for (&at, plain) in order.alike.iter().zip(&plain.kernels) {
@@ -451,6 +452,11 @@ mod tests {
                 let apart = apart.max((found.time.p95 / plain.time.p95 - 1.0).abs());
                 assert!(apart < 1e-9, "{what} at {point:?}: {found:?} {plain:?}");
                 assert_eq!((found.launch_bound, found.time_tier), (plain.launch_bound, plain.time_tier), "{what}");
+                // Stretches one by one, whatever they are of.
+                let whole = step.at(point).expect("taken");
+                let apart = (found.energy.value / whole.energy.value - 1.0).abs();
+                let apart = apart.max((found.clock / whole.clock - 1.0).abs());
+                assert!(apart < 1e-9, "{what} at {point:?}: {found:?}, {} at {}", whole.energy.value, whole.clock);
             }
         };
         let checked = over.each(&batches, check_one).expect("as at its own batch").len();

@@ -5,11 +5,11 @@ use super::operating_point::{Limits, OperatingPoint, highest, highest_by_slope, 
 use super::step::Step;
 use super::summary::Order;
 use super::{PredictError, Setup};
-use crate::base::number::{LANES, Lanes, Number as _};
+use crate::base::number::{LANES, Lanes, Number};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, traffic_share};
 use crate::law::power::{ClockLaw, OverClock, waiting};
-use std::ops::AddAssign;
+use std::ops::Range;
 
 /// How long power is averaged before the limit acts on it: on an H200 the clock falls 20 to 40 ms after a heavy layer
 /// begins (MODELLING.md).
@@ -160,7 +160,8 @@ impl Step<'_> {
     pub(super) fn clocks_under(&self, limits: &Limits) -> Vec<f64> {
         let mut clocks = Vec::with_capacity(self.kernels.len());
         let settling = self.settling(limits);
-        for (end, groups) in Order::of(&self.kernels).stretches(self).each() {
+        let (ends, stretches) = Order::of(&self.kernels).stretches(self);
+        for (end, groups) in ends.into_iter().zip(stretches.each()) {
             clocks.resize(end, settling.core(groups));
         }
         clocks
@@ -185,39 +186,103 @@ pub(super) struct Settling<'s> {
     over: Option<OverClock>,
 }
 
+/// A kernel of a stretch that does not follow the core clock beyond one.
+#[derive(Clone, Copy, Default)]
+struct Held<V = f64> {
+    /// Where it stays behind.
+    fastest: V,
+    own: Spent<V>,
+    /// Its excess per clock beyond that.
+    staying: V,
+}
+
 impl Settling<'_> {
     /// The relative core clock of a stretch of kernels, so many of each.
     pub(super) fn core(&self, groups: &[(usize, f64)]) -> f64 {
         let (limits, allowed) = (self.limits, self.limits.cap * self.held);
         let Some(over) = &self.over else { return self.by_exponent(groups, allowed) };
         let most = allowed.get() * (1.0 + ROUNDING);
-        let (mut following, mut held) = (Spent::default(), Vec::new());
-        for &(at, count) in groups {
-            let Kernel { fastest, .. } = self.kernels[at];
-            let own = Spent::of(&self.kernels[at], count, limits.memory);
-            if fastest >= limits.ceiling {
-                following += own;
-            } else {
-                if held.is_empty() {
-                    held.reserve(groups.len());
-                }
-                held.push((fastest, own, own.excess(over, fastest, most).0 / fastest));
+        let mut held = Vec::new();
+        let following = self.parted(groups, over, most, &mut held);
+        let excess = |core| excess((following, &held[..]), over, core, most);
+        highest_by_slope(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
+    }
+
+    /// [`Self::core`] of several stretches, side by side.
+    pub(super) fn cores<'g>(&self, stretches: impl ExactSizeIterator<Item = &'g [(usize, f64)]>) -> Vec<f64> {
+        let (limits, allowed) = (self.limits, self.limits.cap * self.held);
+        let Some(over) = &self.over else { return stretches.map(|groups| self.by_exponent(groups, allowed)).collect() };
+        let most = allowed.get() * (1.0 + ROUNDING);
+        let mut cores = vec![limits.ceiling; stretches.len()];
+        let mut above: Vec<(usize, Spent, Range<usize>)> = Vec::new();
+        let mut held = Vec::new();
+        for (i, groups) in stretches.enumerate() {
+            let begin = held.len();
+            let following = self.parted(groups, over, most, &mut held);
+            match excess((following, &held[begin..]), over, limits.ceiling, most).0 > 0.0 {
+                true => above.push((i, following, begin..held.len())),
+                false => held.truncate(begin),
             }
         }
-        // Energy above what is allowed for the time, times the clock: a polynomial between the kernels' fastest clocks.
-        let excess = |core: f64| {
-            let (mut following, mut staying) = (following, 0.0);
-            for (fastest, own, constant) in &held {
-                if core > *fastest {
-                    staying += *constant;
-                } else {
-                    following += *own;
-                }
+        for above in above.chunks(LANES) {
+            let stretches: [(Spent, &[Held]); LANES] = std::array::from_fn(|lane| {
+                let (_, following, own) = &above[lane.min(above.len() - 1)];
+                (*following, &held[own.clone()])
+            });
+            let together = if above.len() > 1 { self.together(&stretches, over, most) } else { None };
+            for (lane, (i, ..)) in above.iter().enumerate() {
+                let alone = || {
+                    let excess = |core| excess(stretches[lane], over, core, most);
+                    highest_by_slope(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
+                };
+                cores[*i] = together.map_or_else(alone, |together| together.0[lane]);
             }
-            let (excess, slope) = following.excess(over, core, most);
-            (excess + staying * core, slope + staying)
+        }
+        cores
+    }
+
+    /// The clocks of stretches that draw too much at the highest one; `None` where they are not found side by side.
+    fn together(&self, stretches: &[(Spent, &[Held]); LANES], over: &OverClock, most: f64) -> Option<Lanes> {
+        let following = Spent::side_by_side(stretches.map(|(following, _)| following));
+        let longest = stretches.iter().map(|(_, held)| held.len()).max().unwrap_or(0);
+        let at = |place: usize| {
+            let each = stretches.map(|(_, held)| held.get(place).copied().unwrap_or_default());
+            Held {
+                fastest: Lanes(each.map(|held| held.fastest)),
+                own: Spent::side_by_side(each.map(|held| held.own)),
+                staying: Lanes(each.map(|held| held.staying)),
+            }
         };
-        highest_by_slope(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
+        let held: Vec<Held<Lanes>> = (0..longest).map(at).collect();
+        Lanes::by_widest(
+            #[inline(always)]
+            || {
+                highest_of_each(
+                    self.limits.lowest,
+                    self.limits.ceiling,
+                    #[inline(always)]
+                    |core| excess((following, &held[..]), over, core, most),
+                )
+            },
+        )
+    }
+
+    /// What of a stretch follows the core clock as far as it goes; the rest is added to those that stay behind.
+    fn parted(&self, groups: &[(usize, f64)], over: &OverClock, most: f64, held: &mut Vec<Held>) -> Spent {
+        let mut following = Spent::default();
+        for &(at, count) in groups {
+            let Kernel { fastest, .. } = self.kernels[at];
+            let own = Spent::of(&self.kernels[at], count, self.limits.memory);
+            if fastest >= self.limits.ceiling {
+                following = following.plus(own);
+            } else {
+                if held.len() == held.capacity() {
+                    held.reserve(self.kernels.len());
+                }
+                held.push(Held { fastest, own, staying: own.excess(over, fastest, most).0 / fastest });
+            }
+        }
+        following
     }
 
     /// The same where power follows no voltage.
@@ -242,12 +307,12 @@ impl Settling<'_> {
 /// What kernels that follow the core clock take and spend, added up: by_core / clock + by_memory, and above waiting, as shares of
 /// the range of power, V^2 (by_voltage + rising clock) + traffic.
 #[derive(Clone, Copy, Default)]
-struct Spent {
-    by_core: f64,
-    by_memory: f64,
-    by_voltage: f64,
-    rising: f64,
-    traffic: f64,
+struct Spent<V = f64> {
+    by_core: V,
+    by_memory: V,
+    by_voltage: V,
+    rising: V,
+    traffic: V,
 }
 
 impl Spent {
@@ -261,32 +326,74 @@ impl Spent {
         Self { by_core, by_memory, by_voltage, rising, traffic: traffic * time }
     }
 
+    fn side_by_side(each: [Self; LANES]) -> Spent<Lanes> {
+        let of = |part: fn(Self) -> f64| Lanes(each.map(part));
+        Spent {
+            by_core: of(|spent| spent.by_core),
+            by_memory: of(|spent| spent.by_memory),
+            by_voltage: of(|spent| spent.by_voltage),
+            rising: of(|spent| spent.rising),
+            traffic: of(|spent| spent.traffic),
+        }
+    }
+}
+
+impl<V: Number> Spent<V> {
     /// Energy above so much power for their time, times the clock, and what it changes by per clock.
-    fn excess(&self, over: &OverClock, core: f64, most: f64) -> (f64, f64) {
+    #[inline(always)]
+    fn excess(&self, over: &OverClock, core: V, most: f64) -> (V, V) {
         let at = over.at(core);
         let taken = self.by_core + self.by_memory * core;
         let moving = self.by_voltage + self.rising * core;
         let drawn = at.squared * moving + self.traffic;
         let rising = at.squared_slope * moving + at.squared * self.rising;
-        let slope = at.waiting_slope * taken + (at.waiting - most) * self.by_memory;
-        ((at.waiting - most) * taken + over.range * drawn * core, slope + over.range * (drawn + rising * core))
+        let above = at.waiting - most;
+        let slope = at.waiting_slope * taken + above * self.by_memory;
+        (above * taken + drawn * core * over.range, slope + (drawn + rising * core) * over.range)
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        Self {
+            by_core: self.by_core + other.by_core,
+            by_memory: self.by_memory + other.by_memory,
+            by_voltage: self.by_voltage + other.by_voltage,
+            rising: self.rising + other.rising,
+            traffic: self.traffic + other.traffic,
+        }
+    }
+
+    /// None of it where a clock is above one.
+    #[inline(always)]
+    fn up_to(self, core: V, fastest: V) -> Self {
+        let kept = |part| core.at_most(fastest, part, V::of(0.0));
+        Self {
+            by_core: kept(self.by_core),
+            by_memory: kept(self.by_memory),
+            by_voltage: kept(self.by_voltage),
+            rising: kept(self.rising),
+            traffic: kept(self.traffic),
+        }
     }
 }
 
-impl AddAssign for Spent {
-    fn add_assign(&mut self, other: Self) {
-        self.by_core += other.by_core;
-        self.by_memory += other.by_memory;
-        self.by_voltage += other.by_voltage;
-        self.rising += other.rising;
-        self.traffic += other.traffic;
+/// Energy of a stretch above so much power for its time, times the clock, and what it changes by per clock: a polynomial between
+/// the clocks beyond which kernels stay behind.
+#[inline(always)]
+fn excess<V: Number>((mut following, held): (Spent<V>, &[Held<V>]), over: &OverClock, core: V, most: f64) -> (V, V) {
+    let mut behind = V::of(0.0);
+    for Held { fastest, own, staying } in held {
+        following = following.plus(own.up_to(core, *fastest));
+        behind = behind + core.at_most(*fastest, V::of(0.0), *staying);
     }
+    let (excess, slope) = following.excess(over, core, most);
+    (excess + behind * core, slope + behind)
 }
 
 /// The turns at which stretches end of consecutive kernels that together take as long as the limit takes to act; a rest goes to the
 /// last.
 pub(super) fn ends_of(times: impl ExactSizeIterator<Item = Seconds>) -> Vec<usize> {
-    let (mut ends, mut time, kernels) = (Vec::new(), Seconds::ZERO, times.len());
+    let (mut ends, mut time, kernels) = (Vec::with_capacity(times.len()), Seconds::ZERO, times.len());
     for (turn, value) in times.enumerate() {
         time += value;
         if time >= REACTION {

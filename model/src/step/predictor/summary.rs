@@ -61,15 +61,15 @@ type Group = (usize, f64);
 pub(super) struct Stretches {
     /// Of all of them, one after the other.
     groups: Vec<Group>,
-    /// Where each ends: in turns, and in the groups.
-    ends: Vec<(usize, usize)>,
+    /// Where each ends.
+    ends: Vec<usize>,
 }
 
 impl Stretches {
-    /// The groups of each, and up to which turn it goes.
-    pub fn each(&self) -> impl Iterator<Item = (usize, &[Group])> + Clone {
-        let begins = std::iter::once(0).chain(self.ends.iter().map(|(_, end)| *end));
-        begins.zip(&self.ends).map(|(begin, &(turn, end))| (turn, &self.groups[begin..end]))
+    /// The groups of each.
+    pub fn each(&self) -> impl ExactSizeIterator<Item = &[Group]> + Clone {
+        let begin = |i: usize| if i == 0 { 0 } else { self.ends[i - 1] };
+        (0..self.ends.len()).map(move |i| &self.groups[begin(i)..self.ends[i]])
     }
 }
 
@@ -95,17 +95,42 @@ impl Order {
         let time: Seconds = all.groups.iter().map(|&(place, count)| step.kernels[place].time.value * count).sum();
         match time < REACTION * SURELY_SHORT {
             true => Cow::Borrowed(all),
-            false => Cow::Owned(self.stretches(step)),
+            false => Cow::Owned(self.long_groups(step)),
         }
     }
 
-    /// The same, however long the step is.
-    pub fn stretches(&self, step: &Step<'_>) -> Stretches {
+    /// The same, however long the step is: stretches of one kernel as one stretch, since it runs at the same clock in all.
+    fn long_groups(&self, step: &Step<'_>) -> Stretches {
+        let (_, stretches) = self.stretches(step);
+        let mut known = vec![None; step.kernels.len()];
+        let mut merged = Stretches {
+            groups: Vec::with_capacity(stretches.groups.len()),
+            ends: Vec::with_capacity(stretches.ends.len()),
+        };
+        for groups in stretches.each() {
+            if let &[(place, count)] = groups {
+                let known = &mut known[if self.once { place } else { self.alike[place] }];
+                if let Some(at) = *known {
+                    let (_, all): &mut Group = &mut merged.groups[at];
+                    *all += count;
+                    continue;
+                }
+                *known = Some(merged.groups.len());
+            }
+            merged.groups.extend(groups);
+            merged.ends.push(merged.groups.len());
+        }
+        merged
+    }
+
+    /// Every stretch over which a limit acts, and the turns at which they end.
+    pub fn stretches(&self, step: &Step<'_>) -> (Vec<usize>, Stretches) {
         let ends = match self.once {
             true => ends_of(self.alike.iter().map(|&place| step.kernels[place].time.value)),
             false => ends_of(step.kernels.iter().map(|kernel| kernel.time.value)),
         };
-        self.groups_of(step.kernels.len(), &ends)
+        let groups = self.groups_of(step.kernels.len(), &ends);
+        (ends, groups)
     }
 
     /// Those that end at some turns, of a step of so many kernels.
@@ -125,7 +150,7 @@ impl Order {
                     groups.push((if self.once { alike } else { from + turn }, 1.0));
                 }
             }
-            of.push((end, groups.len()));
+            of.push(groups.len());
             from = end;
         }
         Stretches { groups, ends: of }
@@ -260,7 +285,7 @@ impl<'s, 'a> Grouped<'s, 'a> {
     fn of(step: Cow<'s, Step<'a>>, order: Cow<'s, Order>) -> Self {
         let stretches = match &order {
             Cow::Borrowed(order) => order.groups(&step),
-            Cow::Owned(order) => Cow::Owned(order.stretches(&step)),
+            Cow::Owned(order) => Cow::Owned(order.long_groups(&step)),
         };
         let turns = || (0..order.alike.len()).map(|turn| &step.kernels[order.place(turn)]);
         let cuts = if order.once { cuts(&step, &order.places, turns()) } else { cuts_of(&step) };
@@ -271,7 +296,7 @@ impl<'s, 'a> Grouped<'s, 'a> {
         let sums = self.sums.get_or_init(|| {
             let step = &self.step;
             let over = OverClock::new(step.setup.gpu, step.clock_law)?;
-            let of = |(_, groups): (usize, &[Group])| {
+            let of = |groups: &[Group]| {
                 let kernels = groups.iter().map(|&(at, count)| (&step.kernels[at], count));
                 Sums::of(kernels, &over)
             };
@@ -308,8 +333,8 @@ impl<'s, 'a> Grouped<'s, 'a> {
         // How many of each kernel run at the clock that is asked for, in whatever stretch.
         let mut free = vec![0.0; self.step.kernels.len()];
         let mut clock = 0.0;
-        for (_, groups) in self.stretches.each() {
-            let core = settling.core(groups);
+        let cores = settling.cores(self.stretches.each());
+        for (groups, core) in self.stretches.each().zip(cores) {
             if core == limits.ceiling {
                 groups.iter().for_each(|&(at, count)| free[at] += count);
             } else {
@@ -500,13 +525,12 @@ mod tests {
             places: Vec::new(),
             all: OnceLock::new(),
         };
-        let of = |once: bool, ends: &[usize]| -> Vec<(usize, Vec<Group>)> {
-            let stretches = order(once).groups_of(6, ends);
-            stretches.each().map(|(turn, groups)| (turn, groups.to_vec())).collect()
+        let of = |once: bool, ends: &[usize]| -> Vec<Vec<Group>> {
+            order(once).groups_of(6, ends).each().map(<[Group]>::to_vec).collect()
         };
-        assert_eq!(of(true, &[6]), [(6, vec![(0, 4.0), (1, 2.0)])]);
-        assert_eq!(of(true, &[3, 6]), [(3, vec![(0, 2.0), (1, 1.0)]), (6, vec![(0, 2.0), (1, 1.0)])]);
+        assert_eq!(of(true, &[6]), [vec![(0, 4.0), (1, 2.0)]]);
+        assert_eq!(of(true, &[3, 6]), [vec![(0, 2.0), (1, 1.0)], vec![(0, 2.0), (1, 1.0)]]);
         // Of a step that holds every kernel a group is at the first of its stretch.
-        assert_eq!(of(false, &[3, 6]), [(3, vec![(0, 2.0), (1, 1.0)]), (6, vec![(3, 2.0), (4, 1.0)])]);
+        assert_eq!(of(false, &[3, 6]), [vec![(0, 2.0), (1, 1.0)], vec![(3, 2.0), (4, 1.0)]]);
     }
 }
