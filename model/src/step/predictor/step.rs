@@ -23,3 +23,11 @@ pub struct Step<'a> {
     /// Time between kernels beyond what the framework's profile says.
     pub(super) gap: Seconds,
 }
+
+impl<'a> Step<'a> {
+    /// It with other kernels.
+    pub(super) fn with_kernels(&self, kernels: Vec<Kernel<'a>>) -> Self {
+        let Self { network, setup, law, clock_law, power_tier, held, burst, gap, kernels: _ } = *self;
+        Self { network, setup, kernels, law, clock_law, power_tier, held, burst, gap }
+    }
+}

@@ -1,6 +1,6 @@
 //! A step at many clocks and limits: its totals alone, kernels that are alike settled once.
 
-use super::drained::{Place, cuts, cuts_of};
+use super::drained::{Place, cuts, cuts_of, places};
 use super::intervals::Outcome;
 use super::kernel::{Board, Kernel};
 use super::operating_point::{Limits, OperatingPoint};
@@ -89,14 +89,16 @@ impl Order {
         if self.once { self.alike[turn] } else { turn }
     }
 
-    /// The stretches over which a limit acts.
-    fn groups(&self, step: &Step<'_>) -> Cow<'_, Stretches> {
+    /// All kernels, where a limit acts over the whole step.
+    fn in_one(&self, step: &Step<'_>) -> Option<&Stretches> {
         let all = self.all.get_or_init(|| self.groups_of(step.kernels.len(), &[self.alike.len()]));
         let time: Seconds = all.groups.iter().map(|&(place, count)| step.kernels[place].time.value * count).sum();
-        match time < REACTION * SURELY_SHORT {
-            true => Cow::Borrowed(all),
-            false => Cow::Owned(self.long_groups(step)),
-        }
+        (time < REACTION * SURELY_SHORT).then_some(all)
+    }
+
+    /// The stretches over which a limit acts.
+    fn groups(&self, step: &Step<'_>) -> Cow<'_, Stretches> {
+        self.in_one(step).map_or_else(|| Cow::Owned(self.long_groups(step)), Cow::Borrowed)
     }
 
     /// The same, however long the step is: stretches of one kernel as one stretch, since it runs at the same clock in all.
@@ -164,7 +166,24 @@ impl Order {
             let repeats = Some(*first[alike].get_or_insert(turn));
             Kernel { repeats, ..step.kernels[place] }
         });
-        Step { kernels: each.collect(), ..step.clone() }
+        step.with_kernels(each.collect())
+    }
+
+    /// The step with each of those once that are alike, and its order.
+    fn distinct<'a>(&self, step: &Step<'a>) -> (Step<'a>, Self) {
+        if self.once {
+            return (step.clone(), self.clone());
+        }
+        let (mut place, mut kernels) = (vec![None; step.kernels.len()], Vec::with_capacity(step.kernels.len()));
+        let each = self.alike.iter().enumerate().map(|(turn, &alike)| {
+            *place[alike].get_or_insert_with(|| {
+                kernels.push(Kernel { repeats: None, ..step.kernels[turn] });
+                kernels.len() - 1
+            })
+        });
+        let alike = each.collect();
+        let order = Self { alike, once: true, host: self.host, places: places(step), all: OnceLock::new() };
+        (step.with_kernels(kernels), order)
     }
 }
 
@@ -249,18 +268,20 @@ impl<'a> Step<'a> {
         Prepared::of_whole(Cow::Owned(self))
     }
 
-    /// The step if the voltage rises as little, and as much, as is likely ([`VoltageCurve::likely`]), every kernel drawing
-    /// what it does at the clock of the default; none where power does not follow the voltage.
-    fn likely(&self) -> Result<Option<[Self; 2]>, PredictError> {
-        let ClockLaw::Voltage(_) = self.clock_law else { return Ok(None) };
+    /// The step if the voltage rises as little, and as much, as is likely ([`VoltageCurve::likely`]), every kernel drawing what it
+    /// does at the clock that it has at the default.
+    fn likely(&self, clocks: &[f64]) -> [Self; 2] {
         let gpu = self.setup.gpu;
-        let clocks = self.clocks_under(&OperatingPoint::default().on(gpu)?);
         let with = |curve| {
             let mut step = self.clone();
             step.clock_law = ClockLaw::Voltage(curve);
-            for (kernel, &core) in step.kernels.iter_mut().zip(&clocks) {
+            let mut board = Board::new(gpu, self.clock_law, 1.0);
+            for (kernel, &core) in step.kernels.iter_mut().zip(clocks) {
+                if board.core != core {
+                    board = Board::new(gpu, self.clock_law, core);
+                }
                 let slowdown = kernel.slowdown(Clocks { core, memory: 1.0 });
-                let drawn = kernel.power(&Board::new(gpu, self.clock_law, core), slowdown);
+                let drawn = kernel.power(&board, slowdown);
                 let level = step.clock_law.level(kernel.clock(core));
                 let (idle, otherwise) = (waiting_at(gpu, level), power(gpu, kernel.drives, level, slowdown));
                 if otherwise > idle {
@@ -269,19 +290,35 @@ impl<'a> Step<'a> {
             }
             step
         };
-        Ok(Some(VoltageCurve::likely(gpu).map(with)))
+        VoltageCurve::likely(gpu).map(with)
     }
 
     /// The same ready to be asked at many limits for time and energy, by how the voltage may rise: as little, and as much, as is
     /// likely.
     pub(super) fn by_voltage(&self) -> Result<ByVoltage<'a>, PredictError> {
-        let order = Order::of(&self.kernels);
-        let grouped = |step| Grouped::of(Cow::Owned(step), Cow::Owned(order.clone()));
-        Ok(ByVoltage(self.likely()?.map(|steps| steps.map(grouped))))
+        Ok(ByVoltage(Grouped::likely(self, &Order::of(&self.kernels))?))
     }
 }
 
 impl<'s, 'a> Grouped<'s, 'a> {
+    /// A step as the voltage may rise; none where power does not follow it.
+    fn likely(step: &Step<'a>, order: &Order) -> Result<Option<[Self; 2]>, PredictError> {
+        let ClockLaw::Voltage(_) = step.clock_law else { return Ok(None) };
+        let limits = OperatingPoint::default().on(step.setup.gpu)?;
+        let (steps, order) = match order.in_one(step) {
+            Some(all) => {
+                let core = step.settling(&limits).core(&all.groups);
+                let (step, order) = order.distinct(step);
+                (step.likely(&vec![core; step.kernels.len()]), order)
+            }
+            None => {
+                let whole = order.whole(step);
+                (whole.likely(&whole.clocks_under(&limits)), Order::of(&whole.kernels))
+            }
+        };
+        Ok(Some(steps.map(|step| Self::of(Cow::Owned(step), Cow::Owned(order.clone())))))
+    }
+
     fn of(step: Cow<'s, Step<'a>>, order: Cow<'s, Order>) -> Self {
         let stretches = match &order {
             Cow::Borrowed(order) => order.groups(&step),
@@ -426,12 +463,8 @@ impl<'s, 'a> Prepared<'s, 'a> {
         if let Some(likely) = self.likely.get() {
             return Ok(likely.as_ref());
         }
-        let Grouped { step, order, .. } = &self.as_is;
-        let whole: Step<'a> = order.whole(step);
-        let order = Order::of(&whole.kernels);
-        let steps = whole.likely()?;
-        let grouped = |step| Grouped::of(Cow::Owned(step), Cow::Owned(order.clone()));
-        Ok(self.likely.get_or_init(|| steps.map(|steps| steps.map(grouped))).as_ref())
+        let likely = Grouped::likely(&self.as_is.step, &self.as_is.order)?;
+        Ok(self.likely.get_or_init(|| likely).as_ref())
     }
 
     /// What [`Step::at`] gives, kernel by kernel.
