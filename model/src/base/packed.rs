@@ -96,6 +96,11 @@ impl<'f> Document<'f> {
         read().ok_or_else(damaged)
     }
 
+    /// Where a name stands among the strings of the file.
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.strings.iter().position(|string| *string == name)
+    }
+
     /// The file's table.
     pub fn root(&self) -> Packed<'f, '_> {
         Packed { rest: self.body, strings: &self.strings }
@@ -236,6 +241,24 @@ impl<'f, 'd> Packed<'f, 'd> {
             inside.skip()?;
         }
         Ok(None)
+    }
+
+    /// Fields of a table whose names stand there among the strings of the file ([`Document::place`]), where it has them.
+    ///
+    /// # Errors
+    /// When it is no table.
+    pub fn fields<const N: usize>(mut self, places: &[Option<usize>; N]) -> Result<[Option<Self>; N], Error> {
+        self.tagged(tag::TABLE)?;
+        let Entries { mut inside, left, .. } = self.entries()?;
+        let mut fields = [None; N];
+        for _ in 0..left {
+            let name = Some(inside.count()? as usize);
+            if let Some(at) = places.iter().position(|place| *place == name) {
+                fields[at] = Some(inside);
+            }
+            inside.skip()?;
+        }
+        Ok(fields)
     }
 
     /// The values of a list.

@@ -8,7 +8,7 @@ use super::choice_file::{ChoiceFile, apart, each_once, read_choice, write_choice
 use super::layer_model::engine_alone;
 use super::models::Models;
 use super::name::Name;
-use super::part::{ModelHead, Wanted};
+use super::part::{HeadPlaces, ModelHead, Wanted};
 use super::power_file::{PowerFile, read_power, write_power};
 use super::term::parse_term;
 use super::transfer::{Transfer, TransferFile};
@@ -176,9 +176,9 @@ impl Calibration {
             let mut file: File<'static> = root.without(&["model", "choice"])?;
             // A part is as whole as the file is.
             file.model_count = file.model_count.wrapping_sub(models.len());
-            let mut kept = Vec::new();
+            let (mut kept, places) = (Vec::new(), HeadPlaces::of(&document));
             for model in models {
-                let head: ModelHead<'static> = model.read()?;
+                let head = ModelHead::read(model, &places)?;
                 if wanted.is_none_or(|w| w.needs(&head)) {
                     kept.push((head.named()?, Kept::new(&document, model)));
                 }

@@ -3,7 +3,7 @@
 use super::Cover;
 use super::models::Head;
 use super::name::Name;
-use crate::base::packed::Error;
+use crate::base::packed::{Document, Error, Packed};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::kernel::key::{ConvClass, ModelKey};
 use crate::kernel::setting::Algorithm;
@@ -23,19 +23,42 @@ pub struct Wanted<'a> {
 }
 
 /// What a model is for.
-#[derive(Deserialize)]
 pub(super) struct ModelHead<'a> {
-    #[serde(borrow)]
     kind: Name<'a>,
     phase: Phase,
     precision: Precision,
-    #[serde(borrow)]
     framework: Option<Name<'a>>,
-    #[serde(default, borrow)]
     covers: Vec<(Name<'a>, Phase, Precision)>,
 }
 
-impl ModelHead<'_> {
+/// Where a file has the names of a head's fields.
+pub(super) struct HeadPlaces([Option<usize>; 5]);
+
+impl HeadPlaces {
+    pub(super) fn of(document: &Document<'_>) -> Self {
+        Self(["kind", "phase", "precision", "framework", "covers"].map(|name| document.place(name)))
+    }
+}
+
+impl<'a> ModelHead<'a> {
+    /// Of a packed model: nothing else of it is looked at, since a file has hundreds.
+    ///
+    /// # Errors
+    /// When it lacks one of the fields, or has something else there.
+    pub(super) fn read(model: Packed<'a, '_>, places: &HeadPlaces) -> Result<Self, Error> {
+        let [kind, phase, precision, framework, covers] = model.fields(&places.0)?;
+        let (Some(kind), Some(phase), Some(precision)) = (kind, phase, precision) else {
+            return Err(de::Error::custom("a model lacks kind, phase or precision"));
+        };
+        Ok(Self {
+            kind: kind.read()?,
+            phase: phase.read()?,
+            precision: precision.read()?,
+            framework: framework.map(Packed::read).transpose()?,
+            covers: covers.map_or(Ok(Vec::new()), Packed::read)?,
+        })
+    }
+
     /// With the names of models read.
     ///
     /// # Errors
