@@ -5,51 +5,139 @@
 //! an active set and warm starts follows Friedman, Hastie and Tibshirani (2010), "Regularization paths for
 //! generalized linear models via coordinate descent".
 
+use joulecast_model::base::number::by_widest;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
+use std::borrow::Cow;
 
 /// Largest squared change of a sweep that ends them, over the target's variance: as glmnet has it. Least squares on the
 /// selected columns follow, so that nothing but the selection depends on it.
 const TOLERANCE: f64 = 1e-7;
 
+/// Weighted sums of columns over a set of rows.
+#[derive(Clone, Debug)]
+pub struct Columns {
+    weight: f64,
+    x: Array1<f64>,
+    xx: Array2<f64>,
+}
+
+/// Weighted sums of a target over a set of rows, alone and with columns.
+#[derive(Clone, Debug)]
+pub struct Target {
+    y: f64,
+    xy: Array1<f64>,
+    yy: f64,
+}
+
 /// Weighted sums over a set of rows: enough to fit any subset of columns.
 #[derive(Clone, Debug)]
 pub struct Moments {
-    weight: f64,
-    x: Array1<f64>,
-    y: f64,
-    xx: Array2<f64>,
-    xy: Array1<f64>,
-    yy: f64,
+    columns: Columns,
+    target: Target,
+}
+
+fn weighted(x: ArrayView2<'_, f64>, w: ArrayView1<'_, f64>) -> Array2<f64> {
+    &x * &w.insert_axis(Axis(1))
+}
+
+/// Sum of disjoint sets; `None` for no set at all.
+fn summed<'a, T: Clone + 'a>(mut sets: impl Iterator<Item = &'a T>, add: impl Fn(&mut T, &T)) -> Option<T> {
+    let first = sets.next()?.clone();
+    Some(sets.fold(first, |mut total, set| {
+        add(&mut total, set);
+        total
+    }))
+}
+
+impl Columns {
+    /// Of rows `x` (n by p) with weights `w`.
+    pub fn new(x: ArrayView2<'_, f64>, w: ArrayView1<'_, f64>) -> Self {
+        let weighted = weighted(x, w);
+        Self { weight: w.sum(), x: weighted.sum_axis(Axis(0)), xx: weighted.t().dot(&x) }
+    }
+
+    /// Sum of disjoint sets; `None` for no set at all.
+    pub fn sum<'a>(sets: impl Iterator<Item = &'a Self>) -> Option<Self> {
+        summed(sets, Self::add)
+    }
+
+    fn add(&mut self, set: &Self) {
+        self.weight += set.weight;
+        self.x += &set.x;
+        self.xx += &set.xx;
+    }
+
+    /// All rows but those of a subset.
+    pub fn without(&self, subset: &Self) -> Self {
+        Self { weight: self.weight - subset.weight, x: &self.x - &subset.x, xx: &self.xx - &subset.xx }
+    }
+
+    /// Centred, of unit variance. A column without variance is never selected.
+    pub fn standardised(&self) -> Standard {
+        self.standardised_above(1e-5)
+    }
+
+    /// The same, where a column that deviates no more than `least` is never selected.
+    pub fn standardised_above(&self, least: f64) -> Standard {
+        let mean = &self.x / self.weight;
+        let mut gram: Vec<f64> = self.xx.iter().map(|sum| sum / self.weight).collect();
+        by_widest(
+            #[inline(always)]
+            || rows_of(&mut gram, &mean.to_vec(), |value, one, other| *value -= one * other),
+        );
+        let deviation = |variance: &f64| if *variance > least * least { variance.sqrt() } else { f64::INFINITY };
+        let scale: Array1<f64> = gram.iter().step_by(mean.len() + 1).map(deviation).collect();
+        by_widest(
+            #[inline(always)]
+            || rows_of(&mut gram, &scale.to_vec(), |value, one, other| *value /= one * other),
+        );
+        Standard { weight: self.weight, mean, scale, gram }
+    }
+}
+
+/// Changes every value of a square matrix, row by row, by what its row and its column have.
+#[inline(always)]
+fn rows_of(matrix: &mut [f64], each: &[f64], change: impl Fn(&mut f64, f64, f64)) {
+    for (row, &one) in matrix.chunks_exact_mut(each.len().max(1)).zip(each) {
+        row.iter_mut().zip(each).for_each(|(value, &other)| change(value, one, other));
+    }
+}
+
+impl Target {
+    /// Of targets `y` of rows `x` (n by p) with weights `w`.
+    pub fn new(x: ArrayView2<'_, f64>, y: ArrayView1<'_, f64>, w: ArrayView1<'_, f64>) -> Self {
+        let wy = &y * &w;
+        Self { y: wy.sum(), xy: weighted(x, w).t().dot(&y), yy: wy.dot(&y) }
+    }
+
+    /// Sum of disjoint sets; `None` for no set at all.
+    pub fn sum<'a>(sets: impl Iterator<Item = &'a Self>) -> Option<Self> {
+        summed(sets, Self::add)
+    }
+
+    fn add(&mut self, set: &Self) {
+        self.y += set.y;
+        self.xy += &set.xy;
+        self.yy += set.yy;
+    }
+
+    /// All rows but those of a subset.
+    pub fn without(&self, subset: &Self) -> Self {
+        Self { y: self.y - subset.y, xy: &self.xy - &subset.xy, yy: self.yy - subset.yy }
+    }
 }
 
 impl Moments {
     /// Moments of rows `x` (n by p) with targets `y` and weights `w`.
     pub fn new(x: ArrayView2<'_, f64>, y: ArrayView1<'_, f64>, w: ArrayView1<'_, f64>) -> Self {
-        let weighted = &x * &w.insert_axis(Axis(1));
-        let wy = &y * &w;
-        Self {
-            weight: w.sum(),
-            x: weighted.sum_axis(Axis(0)),
-            y: wy.sum(),
-            xx: weighted.t().dot(&x),
-            xy: weighted.t().dot(&y),
-            yy: wy.dot(&y),
-        }
+        Self { columns: Columns::new(x, w), target: Target::new(x, y, w) }
     }
 
     /// Sum of disjoint sets; `None` for no set at all.
     pub fn sum<'a>(sets: impl Iterator<Item = &'a Self>) -> Option<Self> {
-        sets.fold(None, |total: Option<Self>, set| match total {
-            None => Some(set.clone()),
-            Some(mut t) => {
-                t.weight += set.weight;
-                t.x += &set.x;
-                t.y += set.y;
-                t.xx += &set.xx;
-                t.xy += &set.xy;
-                t.yy += set.yy;
-                Some(t)
-            }
+        summed(sets, |total, set| {
+            total.columns.add(&set.columns);
+            total.target.add(&set.target);
         })
     }
 
@@ -57,79 +145,59 @@ impl Moments {
     /// transformation of panel regression, see Wooldridge, "Econometric Analysis of Cross Section and Panel Data",
     /// section 10.5). A sum of such moments fits common slopes.
     pub fn within(&self) -> Self {
-        let w = self.weight;
-        let outer = self.x.view().insert_axis(Axis(1)).dot(&self.x.view().insert_axis(Axis(0)));
+        let Self { columns: Columns { weight, x, xx }, target: Target { y, xy, yy } } = self;
+        let outer = x.view().insert_axis(Axis(1)).dot(&x.view().insert_axis(Axis(0)));
         Self {
-            weight: w,
-            x: Array1::zeros(self.x.len()),
-            y: 0.0,
-            xx: &self.xx - &(outer / w),
-            xy: &self.xy - &(&self.x * (self.y / w)),
-            yy: self.yy - self.y * self.y / w,
+            columns: Columns { weight: *weight, x: Array1::zeros(x.len()), xx: xx - &(outer / *weight) },
+            target: Target { y: 0.0, xy: xy - &(x * (y / weight)), yy: yy - y * y / weight },
         }
     }
 
     /// Weighted means of the columns and of the target.
     pub fn means(&self) -> (Array1<f64>, f64) {
-        (&self.x / self.weight, self.y / self.weight)
+        (&self.columns.x / self.columns.weight, self.target.y / self.columns.weight)
     }
 
     /// All rows but those of a subset.
     pub fn without(&self, subset: &Self) -> Self {
-        Self {
-            weight: self.weight - subset.weight,
-            x: &self.x - &subset.x,
-            y: self.y - subset.y,
-            xx: &self.xx - &subset.xx,
-            xy: &self.xy - &subset.xy,
-            yy: self.yy - subset.yy,
-        }
+        Self { columns: self.columns.without(&subset.columns), target: self.target.without(&subset.target) }
     }
 
     /// The problem with centred columns of unit variance. A column without variance is never selected.
-    pub fn standardised(&self) -> Problem {
-        self.standardised_above(1e-5)
+    pub fn standardised(&self) -> Problem<'static> {
+        Problem::of(Cow::Owned(self.columns.standardised()), &self.target)
     }
 
     /// The same, where a column that deviates no more than `least` is never selected.
-    pub fn standardised_above(&self, least: f64) -> Problem {
-        let p = self.x.len();
-        let mean = &self.x / self.weight;
-        let y_mean = self.y / self.weight;
-        let mut gram = &self.xx / self.weight;
-        for i in 0..p {
-            for j in 0..p {
-                gram[[i, j]] -= mean[i] * mean[j];
-            }
-        }
-        let scale: Array1<f64> =
-            gram.diag().iter().map(|&v| if v > least * least { v.sqrt() } else { f64::INFINITY }).collect();
-        let covariance = &self.xy / self.weight - &mean * y_mean;
-        for i in 0..p {
-            for j in 0..p {
-                gram[[i, j]] /= scale[i] * scale[j];
-            }
-        }
-        let correlation = &covariance / &scale;
-        Problem {
-            gram,
-            correlation,
-            y_variance: (self.yy / self.weight - y_mean * y_mean).max(0.0),
-            mean,
-            scale,
-            y_mean,
-        }
+    pub fn standardised_above(&self, least: f64) -> Problem<'static> {
+        Problem::of(Cow::Owned(self.columns.standardised_above(least)), &self.target)
+    }
+}
+
+/// Centred columns of unit variance.
+#[derive(Clone, Debug)]
+pub struct Standard {
+    weight: f64,
+    mean: Array1<f64>,
+    /// Infinite of those that are never selected.
+    scale: Array1<f64>,
+    /// Row by row.
+    gram: Vec<f64>,
+}
+
+impl Standard {
+    /// The least-squares problem of a target over the same rows.
+    pub fn problem(&self, target: &Target) -> Problem<'_> {
+        Problem::of(Cow::Borrowed(self), target)
     }
 }
 
 /// A standardised least-squares problem.
 #[derive(Clone, Debug)]
-pub struct Problem {
-    gram: Array2<f64>,
+pub struct Problem<'s> {
+    columns: Cow<'s, Standard>,
     correlation: Array1<f64>,
     y_variance: f64,
-    mean: Array1<f64>,
-    scale: Array1<f64>,
     y_mean: f64,
 }
 
@@ -154,7 +222,15 @@ impl Linear {
     }
 }
 
-impl Problem {
+impl<'s> Problem<'s> {
+    fn of(columns: Cow<'s, Standard>, Target { y, xy, yy }: &Target) -> Self {
+        let weight = columns.weight;
+        let y_mean = y / weight;
+        let covariance = xy / weight - &columns.mean * y_mean;
+        let correlation = &covariance / &columns.scale;
+        Self { columns, correlation, y_variance: (yy / weight - y_mean * y_mean).max(0.0), y_mean }
+    }
+
     /// The smallest penalty that selects nothing.
     pub fn largest_penalty(&self) -> f64 {
         self.correlation.iter().fold(0.0f64, |a, c| a.max(c.abs()))
@@ -181,16 +257,16 @@ impl Problem {
     }
 
     fn unscaled(&self, b: &Array1<f64>) -> Linear {
-        let coefficients = b / &self.scale;
-        Linear { intercept: self.y_mean - coefficients.dot(&self.mean), coefficients }
+        let coefficients = b / &self.columns.scale;
+        Linear { intercept: self.y_mean - coefficients.dot(&self.columns.mean), coefficients }
     }
 }
 
 struct Descent<'a> {
-    problem: &'a Problem,
+    problem: &'a Problem<'a>,
     b: Array1<f64>,
     /// gram times b, kept up to date.
-    fitted: Array1<f64>,
+    fitted: Vec<f64>,
     /// Largest squared change that ends sweeps.
     tolerance: f64,
 }
@@ -198,15 +274,15 @@ struct Descent<'a> {
 impl<'a> Descent<'a> {
     const MOST_SWEEPS: usize = 1_000;
 
-    fn new(problem: &'a Problem, tolerance: f64) -> Self {
+    fn new(problem: &'a Problem<'a>, tolerance: f64) -> Self {
         let p = problem.correlation.len();
         let tolerance = tolerance * problem.y_variance.max(f64::MIN_POSITIVE);
-        Self { problem, b: Array1::zeros(p), fitted: Array1::zeros(p), tolerance }
+        Self { problem, b: Array1::zeros(p), fitted: vec![0.0; p], tolerance }
     }
 
     /// Sweeps the active columns until they settle, then all columns; done when a full sweep changes nothing.
     fn solve(&mut self, penalty: f64) {
-        let all: Vec<usize> = (0..self.b.len()).filter(|&j| self.problem.scale[j].is_finite()).collect();
+        let all: Vec<usize> = (0..self.b.len()).filter(|&j| self.problem.columns.scale[j].is_finite()).collect();
         let mut sweeps = 0;
         while sweeps < Self::MOST_SWEEPS {
             sweeps += 1;
@@ -221,66 +297,77 @@ impl<'a> Descent<'a> {
     /// Sweeps the active columns until they settle; returns how often. Only their own part of the Gram matrix is
     /// needed for that: the others' fitted values follow once at the end.
     fn settle(&mut self, active: &[usize], penalty: f64, most: usize) -> usize {
-        let gram =
-            Array2::from_shape_fn((active.len(), active.len()), |(i, j)| self.problem.gram[[active[i], active[j]]]);
-        let correlation: Array1<f64> = active.iter().map(|&j| self.problem.correlation[j]).collect();
-        let problem = Parts { gram: gram.view(), correlation: correlation.view() };
+        let (p, whole) = (self.b.len(), &self.problem.columns.gram);
+        let mut gram = Vec::with_capacity(active.len() * active.len());
+        for row in active.iter().map(|i| &whole[i * p..][..p]) {
+            gram.extend(active.iter().map(|&j| row[j]));
+        }
+        let correlation: Vec<f64> = active.iter().map(|&j| self.problem.correlation[j]).collect();
         let mut b: Array1<f64> = active.iter().map(|&j| self.b[j]).collect();
-        let mut fitted: Array1<f64> = active.iter().map(|&j| self.fitted[j]).collect();
+        let mut fitted: Vec<f64> = active.iter().map(|&j| self.fitted[j]).collect();
         let mut sweeps = 0;
-        while sweeps < most {
-            sweeps += 1;
-            if problem.sweep(0..active.len(), penalty, &mut b, &mut fitted) < self.tolerance {
-                break;
-            }
-        }
-        for (&j, &new) in active.iter().zip(&b) {
-            let change = new - self.b[j];
-            if change != 0.0 {
-                self.fitted.scaled_add(change, &self.problem.gram.row(j));
-                self.b[j] = new;
-            }
-        }
+        by_widest(
+            #[inline(always)]
+            || {
+                while sweeps < most {
+                    sweeps += 1;
+                    let columns = 0..active.len();
+                    if sweep((&gram, &correlation), columns, penalty, &mut b, &mut fitted) < self.tolerance {
+                        break;
+                    }
+                }
+                for (&j, &new) in active.iter().zip(&b) {
+                    let change = new - self.b[j];
+                    if change != 0.0 {
+                        add(&mut self.fitted, change, &whole[j * p..][..p]);
+                        self.b[j] = new;
+                    }
+                }
+            },
+        );
         sweeps
     }
 
     /// One pass over the columns; returns the largest squared change.
     fn sweep(&mut self, columns: &[usize], penalty: f64) -> f64 {
-        let parts = Parts { gram: self.problem.gram.view(), correlation: self.problem.correlation.view() };
-        parts.sweep(columns.iter().copied(), penalty, &mut self.b, &mut self.fitted)
+        let problem = (&self.problem.columns.gram[..], &self.problem.correlation.to_vec()[..]);
+        by_widest(
+            #[inline(always)]
+            || sweep(problem, columns.iter().copied(), penalty, &mut self.b, &mut self.fitted),
+        )
     }
 }
 
-/// A problem, or the part of it that some columns make.
-struct Parts<'a> {
-    gram: ArrayView2<'a, f64>,
-    correlation: ArrayView1<'a, f64>,
+/// Adds so many times a row.
+#[inline(always)]
+fn add(sums: &mut [f64], times: f64, row: &[f64]) {
+    sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += times * value);
 }
 
-impl Parts<'_> {
-    /// One pass over the columns; returns the largest squared change of the coefficients `b`. `fitted` is the Gram
-    /// matrix times `b`.
-    fn sweep(
-        &self,
-        columns: impl Iterator<Item = usize>,
-        penalty: f64,
-        b: &mut Array1<f64>,
-        fitted: &mut Array1<f64>,
-    ) -> f64 {
-        let mut largest = 0.0f64;
-        for j in columns {
-            let old = b[j];
-            let partial = self.correlation[j] - fitted[j] + old;
-            let new = partial.signum() * (partial.abs() - penalty).max(0.0);
-            let change = new - old;
-            if change != 0.0 {
-                fitted.scaled_add(change, &self.gram.row(j));
-                b[j] = new;
-                largest = largest.max(change * change);
-            }
+/// One pass over columns of a problem, or of the part of it that some columns make: its Gram matrix, row by row, and its
+/// correlations. Returns the largest squared change of the coefficients `b`; `fitted` is the Gram matrix times `b`.
+#[inline(always)]
+fn sweep(
+    (gram, correlation): (&[f64], &[f64]),
+    columns: impl Iterator<Item = usize>,
+    penalty: f64,
+    b: &mut Array1<f64>,
+    fitted: &mut [f64],
+) -> f64 {
+    let p = correlation.len();
+    let mut largest = 0.0f64;
+    for j in columns {
+        let old = b[j];
+        let partial = correlation[j] - fitted[j] + old;
+        let new = partial.signum() * (partial.abs() - penalty).max(0.0);
+        let change = new - old;
+        if change != 0.0 {
+            add(fitted, change, &gram[j * p..][..p]);
+            b[j] = new;
+            largest = largest.max(change * change);
         }
-        largest
     }
+    largest
 }
 
 /// `count` penalties from the largest down to `smallest` times it, evenly on a logarithmic scale.
@@ -371,9 +458,9 @@ mod tests {
         let (x, y) = synthetic(200, 12);
         let problem = moments(&x, &y).standardised();
         let penalty = 0.05 * problem.largest_penalty();
+        let gram = Array2::from_shape_vec((12, 12), problem.columns.gram.clone()).expect("square");
         let objective = |b: &Array1<f64>| {
-            0.5 * b.dot(&problem.gram.dot(b)) - problem.correlation.dot(b)
-                + penalty * b.iter().map(|v| v.abs()).sum::<f64>()
+            0.5 * b.dot(&gram.dot(b)) - problem.correlation.dot(b) + penalty * b.iter().map(|v| v.abs()).sum::<f64>()
         };
         let all: Vec<usize> = (0..12).collect();
         let mut state = Descent::new(&problem, TOLERANCE);

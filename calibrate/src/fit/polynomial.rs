@@ -6,7 +6,7 @@
 
 use crate::fit::design::{Candidates, Richness};
 use crate::fit::folds::grouped;
-use crate::fit::lasso::{Linear, Moments, penalties};
+use crate::fit::lasso::{Columns, Linear, Standard, Target, penalties};
 use crate::fit::waiting::FitBar;
 use crate::rows::prepare::Row;
 use anyhow::{Context, Result};
@@ -132,6 +132,19 @@ pub(crate) fn fit_rest(
     task.rest(engine)
 }
 
+/// Rows with weights, in folds, whatever is to be learned of them.
+struct Folded {
+    all: Standard,
+    folds: Vec<Fold>,
+}
+
+/// A fold's own rows, and the columns of the others.
+struct Fold {
+    x: Array2<f64>,
+    weights: Array1<f64>,
+    others: Standard,
+}
+
 struct Task<'a> {
     key: ModelKey,
     rows: &'a [&'a Row],
@@ -204,14 +217,16 @@ impl<'a> Task<'a> {
     /// The fit with the exponent that unseen rows are nearest with.
     fn best_of(&mut self, exponents: &[u32]) -> Result<Fitted> {
         let mut best: Option<(f64, u32, Vec<f64>)> = None;
+        let folded = self.folded(&self.weights)?;
         for &exponent in exponents {
             self.set_exponent(exponent);
-            let logs = self.path(&self.weights)?.held_out(self);
+            let logs = self.path(&folded)?.held_out(self);
             let score = self.error_of(&logs);
             if best.as_ref().is_none_or(|(s, ..)| score < *s) {
                 best = Some((score, exponent, logs));
             }
         }
+        drop(folded);
         let (_, exponent, logs) = best.context("no exponent to choose from")?;
         self.set_exponent(exponent);
         self.fit(&logs)
@@ -246,7 +261,7 @@ impl<'a> Task<'a> {
 
     /// The same for what an engine's rows leave of what was expected of them.
     fn rest(&self, engine: &str) -> Result<Rest> {
-        let first = self.path(&self.weights)?.held_out(self);
+        let first = self.path(&self.folded(&self.weights)?)?.held_out(self);
         let mut held_out = vec![0.0; self.rows.len()];
         let made = |linear: &Linear, trained: &[usize]| self.engine_terms(engine, linear, trained);
         let terms = self.second_pass(&first, made, |i, terms| held_out[i] = terms.log(&self.rows[i].variables))?;
@@ -261,7 +276,7 @@ impl<'a> Task<'a> {
         mut judge: impl FnMut(usize, &T),
     ) -> Result<T> {
         let weights = huber(&self.weights, &self.y, first);
-        let path = self.path(&weights)?;
+        let path = self.path(&self.folded(&weights)?)?;
         for (rows, models) in self.folds.iter().zip(&path.folds) {
             let held: BTreeSet<usize> = rows.iter().copied().collect();
             let train: Vec<usize> = (0..self.rows.len()).filter(|i| !held.contains(i)).collect();
@@ -297,29 +312,38 @@ impl<'a> Task<'a> {
         }
     }
 
+    /// The folds with such weights, whatever is to be learned of them.
+    fn folded(&self, weights: &Array1<f64>) -> Result<Folded> {
+        let select = |rows: &Vec<usize>| (self.x.select(Axis(0), rows), weights.select(Axis(0), rows));
+        let held: Vec<(Array2<f64>, Array1<f64>)> = self.folds.iter().map(select).collect();
+        let parts: Vec<Columns> = held.iter().map(|(x, w)| Columns::new(x.view(), w.view())).collect();
+        let total = Columns::sum(parts.iter()).context("no folds")?;
+        let fold =
+            |((x, weights), part): (_, &Columns)| Fold { x, weights, others: total.without(part).standardised() };
+        Ok(Folded { all: total.standardised(), folds: held.into_iter().zip(&parts).map(fold).collect() })
+    }
+
     /// Lasso paths on everything and without each fold, and the penalty that cross-validation chooses.
-    fn path(&self, w: &Array1<f64>) -> Result<Path> {
-        let (x, y) = (&self.x, &self.y);
-        let held: Vec<(Array2<f64>, Array1<f64>, Array1<f64>)> = self
-            .folds
-            .iter()
-            .map(|rows| (x.select(Axis(0), rows), y.select(Axis(0), rows), w.select(Axis(0), rows)))
-            .collect();
-        let parts: Vec<Moments> = held.iter().map(|(x, y, w)| Moments::new(x.view(), y.view(), w.view())).collect();
-        let total = Moments::sum(parts.iter()).context("no folds")?;
-        let problem = total.standardised();
+    fn path(&self, Folded { all, folds }: &Folded) -> Result<Path> {
+        let held: Vec<Array1<f64>> = self.folds.iter().map(|rows| self.y.select(Axis(0), rows)).collect();
+        let target = |(fold, y): (&Fold, &Array1<f64>)| Target::new(fold.x.view(), y.view(), fold.weights.view());
+        let parts: Vec<Target> = folds.iter().zip(&held).map(target).collect();
+        let total = Target::sum(parts.iter()).context("no folds")?;
+        let problem = all.problem(&total);
         let penalties = penalties(problem.largest_penalty(), PATH.0, PATH.1);
         let most = self.options.most_terms;
-        let folds: Vec<Vec<Linear>> =
-            parts.iter().map(|part| total.without(part).standardised().path(&penalties, most)).collect();
-        let errors: Vec<Vec<f64>> = folds
+        let without = |(fold, part): (&Fold, &Target)| fold.others.problem(&total.without(part)).path(&penalties, most);
+        let models: Vec<Vec<Linear>> = folds.iter().zip(&parts).map(without).collect();
+        let errors: Vec<Vec<f64>> = models
             .iter()
-            .zip(&held)
-            .map(|(models, (x, y, w))| models.iter().map(|m| weighted_square(m, x.view(), y, w)).collect())
+            .zip(folds.iter().zip(&held))
+            .map(|(models, (fold, y))| {
+                models.iter().map(|m| weighted_square(m, fold.x.view(), y, &fold.weights)).collect()
+            })
             .collect();
         let chosen = one_standard_error(&errors, self.options.standard_errors);
         let full = problem.path(&penalties[..=chosen], most);
-        Ok(Path { folds, full, chosen })
+        Ok(Path { folds: models, full, chosen })
     }
 
     /// The model that these rows' coefficients make, without its accuracy.

@@ -6,7 +6,7 @@ pub mod units;
 pub mod file;
 pub(crate) mod packed;
 pub(crate) mod mark;
-pub(crate) mod number;
+pub mod number;
 pub mod order;
 pub mod random;
 pub mod precision;

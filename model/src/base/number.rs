@@ -175,6 +175,31 @@ impl Number for f64 {
     }
 }
 
+/// What a function gives, made of the widest instructions that the processor has: of it and of what is inlined into it. They
+/// compute the same, several numbers at once.
+#[inline(always)]
+pub fn by_widest<R>(function: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512dq") {
+        #[target_feature(enable = "avx512f,avx512dq")]
+        fn by_avx512<R>(function: impl FnOnce() -> R) -> R {
+            function()
+        }
+        // SAFETY: as below.
+        return unsafe { by_avx512(function) };
+    }
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        #[target_feature(enable = "avx2")]
+        fn by_avx2<R>(function: impl FnOnce() -> R) -> R {
+            function()
+        }
+        // SAFETY: the processor has these instructions.
+        return unsafe { by_avx2(function) };
+    }
+    function()
+}
+
 /// How many numbers lie side by side.
 pub(crate) const LANES: usize = 8;
 
@@ -354,25 +379,7 @@ impl Number for Lanes {
     }
     #[inline(always)]
     fn by_widest<R>(function: impl FnOnce() -> R) -> R {
-        #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512dq") {
-            #[target_feature(enable = "avx512f,avx512dq")]
-            fn by_avx512<R>(function: impl FnOnce() -> R) -> R {
-                function()
-            }
-            // SAFETY: as below.
-            return unsafe { by_avx512(function) };
-        }
-        #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") {
-            #[target_feature(enable = "avx2")]
-            fn by_avx2<R>(function: impl FnOnce() -> R) -> R {
-                function()
-            }
-            // SAFETY: the processor has these instructions. They compute the same, several numbers at once.
-            return unsafe { by_avx2(function) };
-        }
-        function()
+        by_widest(function)
     }
     #[inline(always)]
     fn sqrt(self) -> Self {
