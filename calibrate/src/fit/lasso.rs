@@ -52,7 +52,10 @@ fn summed<'a, T: Clone + 'a>(mut sets: impl Iterator<Item = &'a T>, add: impl Fn
 impl Columns {
     /// Of rows `x` (n by p) with weights `w`.
     pub fn new(x: ArrayView2<'_, f64>, w: ArrayView1<'_, f64>) -> Self {
-        let weighted = weighted(x, w);
+        Self::of(x, w, &weighted(x, w))
+    }
+
+    fn of(x: ArrayView2<'_, f64>, w: ArrayView1<'_, f64>, weighted: &Array2<f64>) -> Self {
         Self { weight: w.sum(), x: weighted.sum_axis(Axis(0)), xx: weighted.t().dot(&x) }
     }
 
@@ -106,8 +109,12 @@ fn rows_of(matrix: &mut [f64], each: &[f64], change: impl Fn(&mut f64, f64, f64)
 impl Target {
     /// Of targets `y` of rows `x` (n by p) with weights `w`.
     pub fn new(x: ArrayView2<'_, f64>, y: ArrayView1<'_, f64>, w: ArrayView1<'_, f64>) -> Self {
+        Self::of(y, w, &weighted(x, w))
+    }
+
+    fn of(y: ArrayView1<'_, f64>, w: ArrayView1<'_, f64>, weighted: &Array2<f64>) -> Self {
         let wy = &y * &w;
-        Self { y: wy.sum(), xy: weighted(x, w).t().dot(&y), yy: wy.dot(&y) }
+        Self { y: wy.sum(), xy: weighted.t().dot(&y), yy: wy.dot(&y) }
     }
 
     /// Sum of disjoint sets; `None` for no set at all.
@@ -130,7 +137,8 @@ impl Target {
 impl Moments {
     /// Moments of rows `x` (n by p) with targets `y` and weights `w`.
     pub fn new(x: ArrayView2<'_, f64>, y: ArrayView1<'_, f64>, w: ArrayView1<'_, f64>) -> Self {
-        Self { columns: Columns::new(x, w), target: Target::new(x, y, w) }
+        let weighted = weighted(x, w);
+        Self { columns: Columns::of(x, w, &weighted), target: Target::of(y, w, &weighted) }
     }
 
     /// Sum of disjoint sets; `None` for no set at all.
@@ -302,7 +310,7 @@ impl<'a> Descent<'a> {
         for row in active.iter().map(|i| &whole[i * p..][..p]) {
             gram.extend(active.iter().map(|&j| row[j]));
         }
-        let correlation: Vec<f64> = active.iter().map(|&j| self.problem.correlation[j]).collect();
+        let correlation: Array1<f64> = active.iter().map(|&j| self.problem.correlation[j]).collect();
         let mut b: Array1<f64> = active.iter().map(|&j| self.b[j]).collect();
         let mut fitted: Vec<f64> = active.iter().map(|&j| self.fitted[j]).collect();
         let mut sweeps = 0;
@@ -330,7 +338,7 @@ impl<'a> Descent<'a> {
 
     /// One pass over the columns; returns the largest squared change.
     fn sweep(&mut self, columns: &[usize], penalty: f64) -> f64 {
-        let problem = (&self.problem.columns.gram[..], &self.problem.correlation.to_vec()[..]);
+        let problem = (&self.problem.columns.gram[..], &self.problem.correlation);
         by_widest(
             #[inline(always)]
             || sweep(problem, columns.iter().copied(), penalty, &mut self.b, &mut self.fitted),
@@ -348,7 +356,7 @@ fn add(sums: &mut [f64], times: f64, row: &[f64]) {
 /// correlations. Returns the largest squared change of the coefficients `b`; `fitted` is the Gram matrix times `b`.
 #[inline(always)]
 fn sweep(
-    (gram, correlation): (&[f64], &[f64]),
+    (gram, correlation): (&[f64], &Array1<f64>),
     columns: impl Iterator<Item = usize>,
     penalty: f64,
     b: &mut Array1<f64>,
