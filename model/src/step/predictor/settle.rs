@@ -199,12 +199,18 @@ struct Held<V = f64> {
 impl Settling<'_> {
     /// The relative core clock of a stretch of kernels, so many of each.
     pub(super) fn core(&self, groups: &[(usize, f64)]) -> f64 {
-        let (limits, allowed) = (self.limits, self.limits.cap * self.held);
+        let allowed = self.limits.cap * self.held;
         let Some(over) = &self.over else { return self.by_exponent(groups, allowed) };
         let most = allowed.get() * (1.0 + ROUNDING);
         let mut held = Vec::new();
         let following = self.parted(groups, over, most, &mut held);
-        let excess = |core| excess((following, &held[..]), over, core, most);
+        self.alone((following, &held), over, most)
+    }
+
+    /// The clock of one stretch, by itself.
+    fn alone(&self, stretch: (Spent, &[Held]), over: &OverClock, most: f64) -> f64 {
+        let limits = self.limits;
+        let excess = |core| excess(stretch, over, core, most);
         highest_by_slope(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
     }
 
@@ -231,10 +237,7 @@ impl Settling<'_> {
             });
             let together = if above.len() > 1 { self.together(&stretches, over, most) } else { None };
             for (lane, (i, ..)) in above.iter().enumerate() {
-                let alone = || {
-                    let excess = |core| excess(stretches[lane], over, core, most);
-                    highest_by_slope(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
-                };
+                let alone = || self.alone(stretches[lane], over, most);
                 cores[*i] = together.map_or_else(alone, |together| together.0[lane]);
             }
         }
