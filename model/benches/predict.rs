@@ -26,7 +26,7 @@ fn resnet50(c: &mut Criterion) {
     c.bench_function("resnet50 on v100 at eight other batches", |b| {
         b.iter(|| {
             let batches = [41, 42, 43, 44, 45, 46, 47, 48];
-            over.each(black_box(&batches), |prepared| prepared.at(OperatingPoint::default())).expect("a prediction")
+            over.each(black_box(&batches), |_, prepared| prepared.at(OperatingPoint::default())).expect("a prediction")
         })
     });
     let step = predictor.step(&shaped, mode).expect("a prediction");

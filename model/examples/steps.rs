@@ -72,7 +72,7 @@ fn run(name: &str, count: &str) -> Result<(), Box<dyn Error>> {
             }
             "batch" if i % BATCHES == 0 => {
                 let batches: Vec<u64> = (0..BATCHES.min(count - i)).map(|j| black_box(1 + j)).collect();
-                for summary in over.each(&batches, |prepared| prepared.at(OperatingPoint::default()))? {
+                for summary in over.each(&batches, |_, prepared| prepared.at(OperatingPoint::default()))? {
                     black_box(summary?);
                 }
             }

@@ -44,7 +44,7 @@ struct Desk<'a> {
     room: Room,
     /// Of each kernel that was asked for what is known of fewer samples.
     fewer: Vec<Option<FewerSamples<'a, 'a>>>,
-    /// Kernels that differ, of as many batches as go side by side: of those that were asked for last.
+    /// Kernels that differ, of as many batches as go side by side: of those that were asked for last, none before that.
     kernels: [Vec<Kernel<'a>>; LANES],
 }
 
@@ -85,6 +85,10 @@ impl<'a> StepOverBatches<'a> {
         }
         let mut models = Models::noting(law);
         let step = Step::of(network, setup, &mut models)?;
+        // Each is made anew at every batch, so that it has to be known what of.
+        if step.kernels.iter().any(|kernel| kernel.asked.is_none()) {
+            return Ok(None);
+        }
         let mut own = models.asked.take().unwrap_or_default();
         // Other batches are asked what they run, not how long that takes.
         let mut firsts: Vec<Option<&Kernel<'a>>> = vec![None; own.len()];
@@ -104,8 +108,6 @@ impl<'a> StepOverBatches<'a> {
             let alike = |(a, b): (&Kernel<'_>, &Kernel<'_>)| a.asked == b.asked && a.repeats == b.repeats;
             let kernels =
                 step.kernels.len() == other.kernels.len() && step.kernels.iter().zip(&other.kernels).all(alike);
-            // Each is made anew at every batch, so that it has to be known what of.
-            let kernels = kernels && step.kernels.iter().all(|kernel| kernel.asked.is_some());
             if !kernels || differ || costs.len() != own.len() {
                 return Ok(None);
             }
@@ -154,11 +156,16 @@ impl<'a> StepOverBatches<'a> {
         (self.asked.iter().filter(|made| made.over.is_some()).count(), self.asked.len())
     }
 
-    /// What a function makes of the step at each of these batches, which the network can have ([`ShapedNetwork::with_batch`]).
+    /// What a function makes of the step at each of these batches, which the network can have ([`ShapedNetwork::with_batch`]); it
+    /// is told the batch's place among them, too.
     ///
     /// # Errors
     /// As [`Step::new`].
-    pub fn each<R>(&self, batches: &[u64], mut of: impl FnMut(&Prepared<'_, 'a>) -> R) -> Result<Vec<R>, PredictError> {
+    pub fn each<R>(
+        &self,
+        batches: &[u64],
+        mut of: impl FnMut(usize, &Prepared<'_, 'a>) -> R,
+    ) -> Result<Vec<R>, PredictError> {
         let mut results = Vec::with_capacity(batches.len());
         let mut desk = self.desks().pop().unwrap_or_else(|| self.new_desk());
         for batches in batches.chunks(LANES) {
@@ -166,7 +173,7 @@ impl<'a> StepOverBatches<'a> {
             for (&batch, kernels) in batches.iter().zip(&mut desk.kernels) {
                 let step = Step::from_kernels(self.network, &self.setup, std::mem::take(kernels))?;
                 let prepared = Prepared::of_alike(step, &self.order, self.cost.at(batch), self.memory.at(batch));
-                results.push(of(&prepared));
+                results.push(of(results.len(), &prepared));
                 *kernels = prepared.into_kernels();
             }
         }
@@ -180,14 +187,14 @@ impl<'a> StepOverBatches<'a> {
     }
 
     fn new_desk(&self) -> Desk<'a> {
-        let fewer = self.asked.iter().map(|_| None).collect();
-        Desk { room: Room::new(), fewer, kernels: std::array::from_fn(|_| self.kernels.clone()) }
+        Desk { room: Room::new(), fewer: self.asked.iter().map(|_| None).collect(), kernels: Default::default() }
     }
 
     /// Makes a desk's kernels those of at most [`LANES`] batches.
     fn make_kernels(&self, batches: &[u64], desk: &mut Desk<'a>) -> Result<(), PredictError> {
         let Desk { room, fewer, kernels: made } = desk;
         let made = &mut made[..batches.len()];
+        made.iter_mut().filter(|kernels| kernels.is_empty()).for_each(|kernels| kernels.clone_from(&self.kernels));
         for kernel in made.iter_mut().flatten() {
             (kernel.reference, kernel.fastest) = (1.0, f64::INFINITY);
         }
@@ -431,9 +438,8 @@ mod tests {
         let calibration = over.setup.calibration.unwrap_or(over.setup.all_chips);
         let most = if calibration.models.iter().any(is_carried) { MOST_CARRIED } else { MOST };
         let batches: Vec<u64> = batches.iter().copied().filter(|batch| network.with_batch(*batch).is_ok()).collect();
-        let mut asked = batches.iter();
-        let check_one = |prepared: &Prepared<'_, '_>| {
-            let &batch = asked.next().expect("as many as were asked for");
+        let check_one = |place: usize, prepared: &Prepared<'_, '_>| {
+            let batch = batches[place];
             let what = format!("{net} on {gpu} through {profile}, {precision} {mode}, batch {batch}");
             let alone = network.with_batch(batch).expect("fits");
             let step = predictor.step(&alone, mode).expect("as at its own batch");

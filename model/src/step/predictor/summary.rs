@@ -170,9 +170,9 @@ impl Order {
     }
 
     /// The step with each of those once that are alike, and its order.
-    fn distinct<'a>(&self, step: &Step<'a>) -> (Step<'a>, Self) {
+    fn distinct<'o, 'a>(&'o self, step: &'o Step<'a>) -> (Cow<'o, Step<'a>>, Cow<'o, Self>) {
         if self.once {
-            return (step.clone(), self.clone());
+            return (Cow::Borrowed(step), Cow::Borrowed(self));
         }
         let (mut place, mut kernels) = (vec![None; step.kernels.len()], Vec::with_capacity(step.kernels.len()));
         let each = self.alike.iter().enumerate().map(|(turn, &alike)| {
@@ -183,7 +183,7 @@ impl Order {
         });
         let alike = each.collect();
         let order = Self { alike, once: true, host: self.host, places: places(step), all: OnceLock::new() };
-        (step.with_kernels(kernels), order)
+        (Cow::Owned(step.with_kernels(kernels)), Cow::Owned(order))
     }
 }
 
@@ -313,10 +313,10 @@ impl<'s, 'a> Grouped<'s, 'a> {
             }
             None => {
                 let whole = order.whole(step);
-                (whole.likely(&whole.clocks_under(&limits)), Order::of(&whole.kernels))
+                (whole.likely(&whole.clocks_under(&limits)), Cow::Owned(Order::of(&whole.kernels)))
             }
         };
-        Ok(Some(steps.map(|step| Self::of(Cow::Owned(step), Cow::Owned(order.clone())))))
+        Ok(Some(steps.map(|step| Self::of(Cow::Owned(step), Cow::Owned(Order::clone(&order))))))
     }
 
     fn of(step: Cow<'s, Step<'a>>, order: Cow<'s, Order>) -> Self {

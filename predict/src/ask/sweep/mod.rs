@@ -262,9 +262,7 @@ impl<'a> Sweep<'a> {
             && tasks.iter().all(|task| shapes.fits(first.network, task.batch))
         {
             let batches: Vec<u64> = tasks.iter().map(|task| task.batch).collect();
-            let mut at = tasks.iter();
-            let rows = |prepared: &Prepared<'_, '_>| at.next().map_or_else(Vec::new, |task| summed(task, prepared));
-            if let Ok(rows) = over.each(&batches, rows) {
+            if let Ok(rows) = over.each(&batches, |i, prepared| summed(&tasks[i], prepared)) {
                 return rows.into_iter().flatten().collect();
             }
         }
