@@ -87,13 +87,13 @@ impl<V: Number> Table<V> {
         ln("time_32x32", Derived, |g| g.time(6)),
         ln("time_256x128", Derived, |g| g.time(7)),
         // Winograd, where it applies: its time over the roofline.
-        ln("wino2", Derived, |g| g.tiled().winograd.map_or(V::of(1.0), |(f2, _)| f2 / g.bound)),
-        ln("wino4", Derived, |g| g.tiled().winograd.map_or(V::of(1.0), |(_, f4)| f4 / g.bound)),
-        ln("winobest", Derived, |g| g.tiled().winograd.map_or(V::of(1.0), |(f2, f4)| f2.min(f4) / g.bound)),
-        v("algobest", Derived, |g| (g.fastest() / g.bound).ln().between(-3.0, 5.0)),
+        ln("wino2", Derived, |g| g.tiled().winograd.map_or(V::of(1.0), |(f2, _)| f2 * g.per_bound)),
+        ln("wino4", Derived, |g| g.tiled().winograd.map_or(V::of(1.0), |(_, f4)| f4 * g.per_bound)),
+        ln("winobest", Derived, |g| g.tiled().winograd.map_or(V::of(1.0), |(f2, f4)| f2.min(f4) * g.per_bound)),
+        v("algobest", Derived, |g| (g.fastest() * g.per_bound).ln().between(-3.0, 5.0)),
         // Fourier transforms of tiles, where they apply: their time over the roofline, and the shorter of that and direct.
-        v("fft", Derived, |g| (g.tiled().fourier / g.bound).ln().between(-3.0, 6.0)),
-        v("fftbest", Derived, |g| (smaller(g.plain(), g.tiled().fourier) / g.bound).ln().between(-3.0, 5.0)),
+        v("fft", Derived, |g| (g.tiled().fourier * g.per_bound).ln().between(-3.0, 6.0)),
+        v("fftbest", Derived, |g| (smaller(g.plain(), g.tiled().fourier) * g.per_bound).ln().between(-3.0, 5.0)),
         // Divisibility.
         v("n2", Flag, |g| g.columns_divide()[0]),
         v("n4", Flag, |g| g.columns_divide()[1]),
@@ -136,7 +136,7 @@ impl<V: Number> Table<V> {
         v("serial_128x64", Derived, |g| g.one_by_one(|group| group.wave(TILES[1]))),
         v("serial_32x32", Derived, |g| g.one_by_one(|group| group.wave(TILES[6]))),
         // The best schedule of tiles, waves and splits, with the floor, over the roofline.
-        ln("schedule", Derived, |g| (g.scheduled() + g.floor) / g.bound),
+        ln("schedule", Derived, |g| (g.scheduled() + g.floor) * g.per_bound),
     ];
 }
 
@@ -292,39 +292,47 @@ fn fourier<V: Number>(load: &Load<'_>, batch: V, conv: &Conv2d) -> Option<V> {
 /// No time is shorter, in seconds.
 const LEAST: f64 = 1e-12;
 
-/// Rows and columns of the [`TILES`].
-const SIDES: [[f64; LANES]; 2] = {
-    let mut sides = [[0.0; LANES]; 2];
+/// Rows and columns of the [`TILES`], 1 over both, and how often operands are loaded again: arithmetic per loaded word falls with
+/// 1 / rows + 1 / columns.
+const SIDES: [[f64; LANES]; 5] = {
+    let mut sides = [[0.0; LANES]; 5];
     let mut i = 0;
     while i < TILES.len() {
-        (sides[0][i], sides[1][i]) = (TILES[i].0 as f64, TILES[i].1 as f64);
+        let (rows, columns) = (TILES[i].0 as f64, TILES[i].1 as f64);
+        let (per_row, per_column) = (1.0 / rows, 1.0 / columns);
+        [sides[0][i], sides[1][i], sides[2][i], sides[3][i]] = [rows, columns, per_row, per_column];
+        sides[4][i] = (per_row + per_column) * 24.0 + 1.0;
         i += 1;
     }
     sides
 };
 
 /// What a tile of so many rows and columns makes of as many products, of so many rows and columns, split over so many blocks at
-/// most: elements computed over elements wanted, blocks over multiprocessors, that rounded up over it (up to 64), and its time over
-/// that at peak without and with the contraction split.
+/// most: elements computed over elements wanted, multiprocessors over blocks, blocks rounded up to whole waves over blocks (up to
+/// 64), and its time over that at peak without and with the contraction split.
 struct OfTile {
     sms: f64,
 }
 
-impl Formula<4, 2, 5> for OfTile {
+impl Formula<6, 5, 5> for OfTile {
+    /// `per_m`, `per_row` and the like are 1 over `m` and `tm`: sides of tiles are powers of two.
     #[inline(always)]
-    fn at<V: Number>(&self, [groups, m, n, most_split]: [V; 4], [tm, tn]: [V; 2]) -> [V; 5] {
-        let (rows, columns) = ((m / tm).ceil(), (n / tn).ceil());
-        let pad = rows * tm / m * (columns * tn / n);
+    fn at<V: Number>(
+        &self,
+        [groups, m, n, per_m, per_n, most_split]: [V; 6],
+        [tm, tn, per_row, per_column, reuse]: [V; 5],
+    ) -> [V; 5] {
+        let (rows, columns) = ((m * per_row).ceil(), (n * per_column).ceil());
+        let pad = rows * tm * per_m * (columns * tn * per_n);
         let waves = groups * rows * columns / self.sms;
-        let wave = waves.ceil() / waves;
-        // Smaller tiles reload operands more often: arithmetic per loaded word falls with 1/tm + 1/tn.
-        let reuse = (tm.inverse() + tn.inverse()) * 24.0 + 1.0;
+        let few = waves.inverse();
+        let wave = waves.ceil() * few;
         // With the contraction split over blocks, waves fill up at the cost of a reduction.
-        let split = waves.inverse().max(V::of(1.0)).min(most_split);
+        let split = few.max(V::of(1.0)).min(most_split);
         let split_waves = waves * split;
         let cost = (split - 1.0) * 0.05 + 1.0;
         let filled = split_waves.ceil() / split_waves;
-        [pad, waves, wave.min(V::of(64.0)), pad * wave * reuse, pad * filled * reuse * cost]
+        [pad, few, wave.min(V::of(64.0)), pad * wave * reuse, pad * filled * reuse * cost]
     }
 }
 
@@ -343,7 +351,8 @@ pub(super) struct Gemm<'a, V> {
     contracted: V,
     compute: V,
     memory: V,
-    bound: V,
+    /// 1 over its time by the roofline.
+    per_bound: V,
     floor: f64,
     library: f64,
     /// Worked out where a variable is of them.
@@ -354,9 +363,9 @@ pub(super) struct Gemm<'a, V> {
 struct Tiled<V> {
     /// By tile: elements computed over elements wanted.
     pad: [V; TILES.len()],
-    /// Blocks over multiprocessors.
-    waves: [V; TILES.len()],
-    /// That rounded up, over it, of not too few blocks.
+    /// Multiprocessors over blocks.
+    few: [V; TILES.len()],
+    /// Blocks rounded up to whole waves, over blocks, of not too few.
     wave: [V; TILES.len()],
     best: V,
     best_split: V,
@@ -370,7 +379,7 @@ impl<V: Number> Tiled<V> {
     /// More where there are fewer waves of a tile.
     #[inline(always)]
     fn few(&self, tile: usize) -> V {
-        self.waves[tile].inverse() + 1.0
+        self.few[tile] + 1.0
     }
 }
 
@@ -395,7 +404,7 @@ impl<'a, V: Number> Gemm<'a, V> {
         let k = product.k;
         let least = V::of(LEAST);
         let (compute, memory) = ((amounts.compute * load.roofline.narrow).max(least), amounts.memory.max(least));
-        let (bound, floor) = (compute.max(memory), floor.get());
+        let (per_bound, floor) = (compute.max(memory).inverse(), floor.get());
         let conv = if let Layer::Conv2d(conv) = load.work.layer() { Some(conv) } else { None };
         let (channels, area) = match (conv, load.work.inputs().first().and_then(|s| s.as_map())) {
             (Some(_), Some((c, _, _))) => {
@@ -424,7 +433,7 @@ impl<'a, V: Number> Gemm<'a, V> {
             contracted,
             compute,
             memory,
-            bound,
+            per_bound,
             floor,
             library,
             tiled: OnceCell::new(),
@@ -451,7 +460,7 @@ impl<'a, V: Number> Gemm<'a, V> {
         let (mut alone, mut split) = (each, each);
         let mut tiled = Tiled {
             pad: each,
-            waves: each,
+            few: each,
             wave: each,
             best: one,
             best_split: one,
@@ -459,8 +468,8 @@ impl<'a, V: Number> Gemm<'a, V> {
             winograd: conv.and_then(|conv| winograd(load, amounts, conv, m)),
             fourier: one,
         };
-        let results = [&mut tiled.pad, &mut tiled.waves, &mut tiled.wave, &mut alone, &mut split];
-        V::for_each(&OfTile { sms }, [groups, m, n, most_split], &SIDES, results);
+        let results = [&mut tiled.pad, &mut tiled.few, &mut tiled.wave, &mut alone, &mut split];
+        V::for_each(&OfTile { sms }, [groups, m, n, m.inverse(), n.inverse(), most_split], &SIDES, results);
         (tiled.best, tiled.best_split) = (alone[0], split[0]);
         for tile in 1..TILES.len() {
             (tiled.best, tiled.best_split) = (tiled.best.min(alone[tile]), tiled.best_split.min(split[tile]));
@@ -475,7 +484,7 @@ impl<'a, V: Number> Gemm<'a, V> {
     #[inline(always)]
     fn time(&self, tile: usize) -> V {
         let tiled = self.tiled();
-        ((self.compute * tiled.pad[tile] * tiled.wave[tile]).max(self.memory) + self.floor) / self.bound
+        ((self.compute * tiled.pad[tile] * tiled.wave[tile]).max(self.memory) + self.floor) * self.per_bound
     }
 
     /// What there is of every tile.
@@ -509,11 +518,11 @@ impl<'a, V: Number> Gemm<'a, V> {
     fn roofline(&self) -> [V; LANES] {
         let one = V::of(1.0);
         [
-            self.compute.min(self.memory) / self.bound + 1.0,
-            V::of(self.floor) / self.bound + 1.0,
+            self.compute.min(self.memory) * self.per_bound + 1.0,
+            self.per_bound * self.floor + 1.0,
             self.compute / 1e-3,
             self.memory / 1e-3,
-            self.amounts.second / self.bound + 1.0,
+            self.amounts.second * self.per_bound + 1.0,
             cached(self.load, self.amounts),
             one,
             one,
@@ -595,7 +604,7 @@ impl<'a, V: Number> Gemm<'a, V> {
         match self.conv {
             Some(conv) if conv.groups(channels) > 1 && !is_depthwise(conv, channels) => {
                 let launches = self.product.groups * NEXT_LAUNCH.get();
-                ((launches + self.compute * wave(self)) / self.bound).ln().between(-3.0, 8.0)
+                ((launches + self.compute * wave(self)) * self.per_bound).ln().between(-3.0, 8.0)
             }
             _ => V::of(0.0),
         }
