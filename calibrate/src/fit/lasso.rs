@@ -6,6 +6,7 @@
 //! generalized linear models via coordinate descent".
 
 use joulecast_model::base::number::by_widest;
+use linfa_linalg::cholesky::SolveCInplace;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 use std::borrow::Cow;
 
@@ -264,15 +265,15 @@ impl<'s> Problem<'s> {
         path
     }
 
-    fn unscaled(&self, b: &Array1<f64>) -> Linear {
-        let coefficients = b / &self.columns.scale;
+    fn unscaled(&self, b: &[f64]) -> Linear {
+        let coefficients = &ArrayView1::from(b) / &self.columns.scale;
         Linear { intercept: self.y_mean - coefficients.dot(&self.columns.mean), coefficients }
     }
 }
 
 struct Descent<'a> {
     problem: &'a Problem<'a>,
-    b: Array1<f64>,
+    b: Vec<f64>,
     /// gram times b, kept up to date.
     fitted: Vec<f64>,
     /// Largest squared change that ends sweeps.
@@ -285,7 +286,7 @@ impl<'a> Descent<'a> {
     fn new(problem: &'a Problem<'a>, tolerance: f64) -> Self {
         let p = problem.correlation.len();
         let tolerance = tolerance * problem.y_variance.max(f64::MIN_POSITIVE);
-        Self { problem, b: Array1::zeros(p), fitted: vec![0.0; p], tolerance }
+        Self { problem, b: vec![0.0; p], fitted: vec![0.0; p], tolerance }
     }
 
     /// Sweeps the active columns until they settle, then all columns; done when a full sweep changes nothing.
@@ -311,18 +312,20 @@ impl<'a> Descent<'a> {
             gram.extend(active.iter().map(|&j| row[j]));
         }
         let correlation: Array1<f64> = active.iter().map(|&j| self.problem.correlation[j]).collect();
-        let mut b: Array1<f64> = active.iter().map(|&j| self.b[j]).collect();
+        let mut b: Vec<f64> = active.iter().map(|&j| self.b[j]).collect();
         let mut fitted: Vec<f64> = active.iter().map(|&j| self.fitted[j]).collect();
         let mut sweeps = 0;
         by_widest(
             #[inline(always)]
             || {
+                let problem = (&gram[..], &correlation);
+                let mut before = Sweeps::default();
                 while sweeps < most {
                     sweeps += 1;
-                    let columns = 0..active.len();
-                    if sweep((&gram, &correlation), columns, penalty, &mut b, &mut fitted) < self.tolerance {
+                    if sweep(problem, 0..active.len(), penalty, &mut b, &mut fitted) < self.tolerance {
                         break;
                     }
+                    before.extrapolate(&correlation, penalty, &mut b, &mut fitted);
                 }
                 for (&j, &new) in active.iter().zip(&b) {
                     let change = new - self.b[j];
@@ -359,7 +362,7 @@ fn sweep(
     (gram, correlation): (&[f64], &Array1<f64>),
     columns: impl Iterator<Item = usize>,
     penalty: f64,
-    b: &mut Array1<f64>,
+    b: &mut [f64],
     fitted: &mut [f64],
 ) -> f64 {
     let p = correlation.len();
@@ -376,6 +379,46 @@ fn sweep(
         }
     }
     largest
+}
+
+/// Coefficients after successive sweeps, each with the Gram matrix times them.
+#[derive(Default)]
+struct Sweeps(Vec<(Vec<f64>, Vec<f64>)>);
+
+impl Sweeps {
+    /// Changes from sweep to sweep that are combined.
+    const COMBINED: usize = 5;
+
+    /// Notes what a sweep led to. Every so many sweeps, goes to the combination of them at which changes would cancel, if the
+    /// objective is less there (Bertrand and Massias (2021), "Anderson acceleration of coordinate descent").
+    #[inline(always)]
+    fn extrapolate(&mut self, correlation: &Array1<f64>, penalty: f64, b: &mut [f64], fitted: &mut [f64]) {
+        self.0.push((b.to_vec(), fitted.to_vec()));
+        if self.0.len() <= Self::COMBINED {
+            return;
+        }
+        let seen = std::mem::take(&mut self.0);
+        let change = |k: usize, j: usize| seen[k + 1].0[j] - seen[k].0[j];
+        let changes = Array2::from_shape_fn((Self::COMBINED, b.len()), |(k, j)| change(k, j));
+        let mut products = changes.dot(&changes.t());
+        let ridge = 1e-10 * products.diag().sum();
+        products.diag_mut().map_inplace(|value| *value += ridge);
+        let Ok(shares) = products.solvec_into(Array2::ones((Self::COMBINED, 1))) else { return };
+        let whole = shares.sum();
+        let (mut there, mut fitted_there) = (vec![0.0; b.len()], vec![0.0; b.len()]);
+        for ((b, fitted), share) in seen[1..].iter().zip(&shares) {
+            add(&mut there, share / whole, b);
+            add(&mut fitted_there, share / whole, fitted);
+        }
+        let objective = |b: &[f64], fitted: &[f64]| -> f64 {
+            let each = b.iter().zip(fitted).zip(correlation);
+            each.map(|((b, fitted), correlation)| b * (0.5 * fitted - correlation) + penalty * b.abs()).sum()
+        };
+        if objective(&there, &fitted_there) < objective(b, fitted) {
+            b.copy_from_slice(&there);
+            fitted.copy_from_slice(&fitted_there);
+        }
+    }
 }
 
 /// `count` penalties from the largest down to `smallest` times it, evenly on a logarithmic scale.
@@ -467,7 +510,8 @@ mod tests {
         let problem = moments(&x, &y).standardised();
         let penalty = 0.05 * problem.largest_penalty();
         let gram = Array2::from_shape_vec((12, 12), problem.columns.gram.clone()).expect("square");
-        let objective = |b: &Array1<f64>| {
+        let objective = |b: &[f64]| {
+            let b = ArrayView1::from(b);
             0.5 * b.dot(&gram.dot(b)) - problem.correlation.dot(b) + penalty * b.iter().map(|v| v.abs()).sum::<f64>()
         };
         let all: Vec<usize> = (0..12).collect();
@@ -479,6 +523,32 @@ mod tests {
             assert!(now <= last + 1e-12);
             last = now;
         }
+    }
+
+    #[test]
+    fn combined_sweeps_are_few_where_columns_are_alike_and_lead_to_the_same() {
+        let (mut x, y) = synthetic(200, 12);
+        for j in 1..12 {
+            let blend = &x.column(0) + &(&x.column(j) * 0.3);
+            x.column_mut(j).assign(&blend);
+        }
+        let problem = moments(&x, &y).standardised();
+        let penalty = 1e-3 * problem.largest_penalty();
+        let settled = |combined: bool| {
+            let (mut b, mut fitted, mut before) = (vec![0.0; 12], vec![0.0; 12], Sweeps::default());
+            let whole = (&problem.columns.gram[..], &problem.correlation);
+            let mut sweeps = 1;
+            while sweep(whole, 0..12, penalty, &mut b, &mut fitted) > 1e-20 {
+                sweeps += 1;
+                if combined {
+                    before.extrapolate(&problem.correlation, penalty, &mut b, &mut fitted);
+                }
+            }
+            (sweeps, b)
+        };
+        let ((many, plain), (few, combined)) = (settled(false), settled(true));
+        assert!(2 * few < many, "{few} and {many} sweeps");
+        assert!(plain.iter().zip(&combined).all(|(a, b)| (a - b).abs() < 1e-8), "{plain:?} {combined:?}");
     }
 
     #[test]
