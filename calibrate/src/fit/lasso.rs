@@ -511,8 +511,8 @@ mod tests {
         let penalty = 0.05 * problem.largest_penalty();
         let gram = Array2::from_shape_vec((12, 12), problem.columns.gram.clone()).expect("square");
         let objective = |b: &[f64]| {
-            let b = ArrayView1::from(b);
-            0.5 * b.dot(&gram.dot(b)) - problem.correlation.dot(b) + penalty * b.iter().map(|v| v.abs()).sum::<f64>()
+            let b = Array1::from(b.to_vec());
+            0.5 * b.dot(&gram.dot(&b)) - problem.correlation.dot(&b) + penalty * b.iter().map(|v| v.abs()).sum::<f64>()
         };
         let all: Vec<usize> = (0..12).collect();
         let mut state = Descent::new(&problem, TOLERANCE);
