@@ -127,7 +127,7 @@ fn a_file_that_cannot_be_used_says_how_to_go_without() {
 
 #[test]
 fn no_gpu_is_the_best_where_the_host_decides() {
-    let asked = ["compare", "--net", "resnet18", "--gpu", "h200,v100", "--framework", "pytorch"];
+    let asked = ["compare", "--net", "resnet18", "--gpu", "h200,a100-sxm4-80gb", "--framework", "pytorch"];
     let at = |batch: &str, options: &[&str]| {
         json(&run(&[&asked[..], &["--batch", batch, "--format", "json"], options].concat()))
     };
@@ -142,7 +142,7 @@ fn no_gpu_is_the_best_where_the_host_decides() {
     assert_eq!(winner["gpu"], "h200");
     let text = String::from_utf8(run(&[&asked[..], &["--batch", "1"]].concat()).stdout).expect("text");
     assert!(text.contains("none, the host") && text.contains("no GPU is the best"), "{text}");
-    let priced = ["--batch", "1", "--target-latency", "100", "--price", "h200=3,v100=1"];
+    let priced = ["--batch", "1", "--target-latency", "100", "--price", "h200=3,a100-sxm4-80gb=1"];
     let text = String::from_utf8(run(&[&asked[..], &priced].concat()).stdout).expect("text");
     assert!(text.contains("no GPU is called cheapest") && !text.contains("cheapest GPU for"), "{text}");
 }
