@@ -3,7 +3,8 @@
 //! The moments of every fold are computed once; training on all folds but one is a subtraction. Columns are
 //! centred and scaled within each training set, the intercept is not penalised. Cyclic coordinate descent with
 //! an active set and warm starts follows Friedman, Hastie and Tibshirani (2010), "Regularization paths for
-//! generalized linear models via coordinate descent".
+//! generalized linear models via coordinate descent"; sweeps of the active set are extrapolated as in Bertrand and Massias
+//! (2021), "Anderson acceleration of coordinate descent".
 
 use joulecast_model::base::number::by_widest;
 use linfa_linalg::cholesky::SolveCInplace;
@@ -389,8 +390,8 @@ impl Sweeps {
     /// Changes from sweep to sweep that are combined.
     const COMBINED: usize = 5;
 
-    /// Notes what a sweep led to. Every so many sweeps, goes to the combination of them at which changes would cancel, if the
-    /// objective is less there (Bertrand and Massias (2021), "Anderson acceleration of coordinate descent").
+    /// Notes what a sweep led to. Once there are so many changes, goes to the combination of sweeps at which they would cancel,
+    /// if the objective is less there, and begins anew.
     #[inline(always)]
     fn extrapolate(&mut self, correlation: &Array1<f64>, penalty: f64, b: &mut [f64], fitted: &mut [f64]) {
         self.0.push((b.to_vec(), fitted.to_vec()));
@@ -401,6 +402,7 @@ impl Sweeps {
         let change = |k: usize, j: usize| seen[k + 1].0[j] - seen[k].0[j];
         let changes = Array2::from_shape_fn((Self::COMBINED, b.len()), |(k, j)| change(k, j));
         let mut products = changes.dot(&changes.t());
+        // Changes in one direction alone depend on each other.
         let ridge = 1e-10 * products.diag().sum();
         products.diag_mut().map_inplace(|value| *value += ridge);
         let Ok(shares) = products.solvec_into(Array2::ones((Self::COMBINED, 1))) else { return };
