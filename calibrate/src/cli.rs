@@ -440,9 +440,10 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
         (ModelForm::Lasso, Base::None) => {
             let bar = FitBar::new(args.quiet);
             let options = Options { seed: args.seed, bar: Some(&bar), ..Options::default() };
-            let (rows, alike) = (rows()?, alike_rows(measurements, unseen)?);
-            let mut calibrations =
-                recipe::calibrations(&rows, &alike, measurements, &choices, &options, args.evaluation)?;
+            // Before there are rows of the other form, for there are as many of each as of measurements.
+            let any = recipe::of_any_chip(&alike_rows(measurements, unseen)?)?;
+            let rows = rows()?;
+            let mut calibrations = recipe::calibrations(&rows, any, measurements, &choices, &options, args.evaluation)?;
             spread::add(&runs, &args.sealed, &mut calibrations)?;
             if args.evaluation {
                 let hash = recipe::held_out_hash(&further)?;
@@ -602,8 +603,8 @@ fn evaluation_calibrations(args: &Validate, runs: &[networks::Run]) -> Result<Ve
             let Rows { rows, measurements, choices } = rows_for(&args.dataset, unseen)?;
             let bar = FitBar::new(args.quiet);
             let options = Options { bar: Some(&bar), ..Options::default() };
-            let alike = alike_rows(&measurements, unseen)?;
-            recipe::calibrations(&rows, &alike, &measurements, &choices, &options, true)
+            let any = recipe::of_any_chip(&alike_rows(&measurements, unseen)?)?;
+            recipe::calibrations(&rows, any, &measurements, &choices, &options, true)
         }
     }
 }

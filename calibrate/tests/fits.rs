@@ -158,7 +158,7 @@ fn fits() -> Result<String> {
     let rows = prepare(&measurements)?;
     let options = Options { most_terms: 15, exponents: &[1, 2], folds: 3, ..Options::default() };
     let mut text = format!("{} measurements, {} rows\n\n# calibrations\n", measurements.len(), rows.len());
-    let mut all = recipe::calibrations(&rows, &[], &measurements, &Choices::new(), &options, false)?;
+    let mut all = recipe::calibrations(&rows, None, &measurements, &Choices::new(), &options, false)?;
     let runs: Vec<_> = read_runs(&data().join("torch_networks.csv"))?.into_iter().step_by(3).collect();
     spread::add(&runs, &[], &mut all)?;
     all.iter().for_each(|c| calibration(&mut text, c));

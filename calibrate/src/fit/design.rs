@@ -124,6 +124,16 @@ impl Candidates {
         Self { family, terms }
     }
 
+    /// Those of such positions, in their order.
+    pub fn only(self, positions: &[usize]) -> Self {
+        Self { terms: positions.iter().map(|&j| self.terms[j].clone()).collect(), ..self }
+    }
+
+    /// How many variables one multiplies, each as often as it does.
+    pub fn degree(&self, index: usize) -> u32 {
+        self.terms[index].iter().map(|f| u32::from(f.power)).sum()
+    }
+
     /// Values of every candidate for every row, n by p.
     pub fn matrix<'a>(&self, rows: impl ExactSizeIterator<Item = &'a Variables>) -> Array2<f64> {
         let mut x = Array2::zeros((rows.len(), self.terms.len()));

@@ -2,6 +2,7 @@
 
 pub mod design;
 pub mod folds;
+mod columns;
 pub mod lasso;
 pub mod least_squares;
 pub mod waiting;

@@ -4,6 +4,7 @@
 //! selected terms. A fold is predicted by the very artifact that a fit without it would ship, so held-out
 //! residuals are those a user would see.
 
+use crate::fit::columns::Standardised;
 use crate::fit::design::{Candidates, Richness};
 use crate::fit::folds::grouped;
 use crate::fit::lasso::{Columns, Linear, Standard, Target, penalties};
@@ -18,7 +19,7 @@ use joulecast_model::law::calibration::{
     Bucket, Compiled, CrossValidation, Ellipsoid, EngineTerms, LayerModel, Range, Term,
 };
 use linfa_linalg::cholesky::{InverseC, SolveCInplace};
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
+use ndarray::{Array1, Array2, ArrayView2, Axis};
 use std::collections::{BTreeSet, HashMap};
 
 /// How models are fitted.
@@ -64,8 +65,6 @@ const HUBER: f64 = 2.0;
 const FEWEST_TYPICAL: usize = 30;
 /// Added to the diagonal of the sizes' correlation matrix.
 const CORRELATION_RIDGE: f64 = 1e-3;
-/// A column that varies over fewer shapes than this is no candidate: nothing could be learned from it.
-const FEWEST_SHAPES: usize = 8;
 
 /// A model with what it predicted for rows it had not seen.
 #[derive(Clone, Debug)]
@@ -146,11 +145,7 @@ struct Task<'a> {
     key: ModelKey,
     rows: &'a [&'a Row],
     options: &'a Options<'a>,
-    candidates: Candidates,
-    /// Standardised candidate columns, and the means and scales taken off.
-    x: Array2<f64>,
-    mean: Array1<f64>,
-    scale: Array1<f64>,
+    columns: Standardised,
     /// ln(t / t_ref) for the exponent in hand, less the base's.
     y: Array1<f64>,
     /// What other chips say, and that for each row, or what engines add beside the model.
@@ -173,14 +168,6 @@ impl<'a> Task<'a> {
     ) -> Self {
         let offset = rows.iter().map(|r| base.map_or(0.0, |b| b.polynomial(&r.variables.values))).collect();
         let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
-        let mut x = candidates.matrix(rows.iter().map(|r| &r.variables));
-        let n = x.nrows() as f64;
-        let mean = x.sum_axis(Axis(0)) / n;
-        x -= &mean;
-        let mut scale = x.map_axis(Axis(0), |c| (c.dot(&c) / n).sqrt());
-        for (column, scale) in x.columns_mut().into_iter().zip(&mut scale) {
-            standardise(column, scale, &keys);
-        }
         let fold_of = grouped(&keys, options.folds, options.seed);
         let folds = (0..options.folds).map(|f| (0..rows.len()).filter(|&i| fold_of[i] == f).collect()).collect();
         let mut counts = HashMap::new();
@@ -192,10 +179,7 @@ impl<'a> Task<'a> {
             key,
             rows,
             options,
-            candidates,
-            x,
-            mean,
-            scale,
+            columns: Standardised::new(candidates, rows),
             y: Array1::zeros(rows.len()),
             base,
             offset,
@@ -280,17 +264,18 @@ impl<'a> Task<'a> {
             if rows.is_empty() || train.is_empty() {
                 continue;
             }
-            let without = made(&refit(&self.x, &self.y, &weights, &train, &path.support(models))?, &train);
+            let without = made(&refit(&self.columns.x, &self.y, &weights, &train, &path.support(models))?, &train);
             rows.iter().for_each(|&i| judge(i, &without));
         }
         let everything: Vec<usize> = (0..self.rows.len()).collect();
-        let full = refit(&self.x, &self.y, &weights, &everything, &path.support(&path.full))?;
+        let full = refit(&self.columns.x, &self.y, &weights, &everything, &path.support(&path.full))?;
         Ok(made(&full, &everything))
     }
 
     /// The monomials that a fit selected.
     fn terms(&self, linear: &Linear) -> Vec<Term> {
-        let term = |j: usize| self.candidates.term(j, linear.coefficients[j], self.mean[j], self.scale[j]);
+        let columns = &self.columns;
+        let term = |j: usize| columns.candidates.term(j, linear.coefficients[j], columns.mean[j], columns.scale[j]);
         linear.support().into_iter().map(term).collect()
     }
 
@@ -311,7 +296,7 @@ impl<'a> Task<'a> {
 
     /// The folds with such weights, whatever is to be learned of them.
     fn folded(&self, weights: &Array1<f64>) -> Result<Folded> {
-        let select = |rows: &Vec<usize>| (self.x.select(Axis(0), rows), weights.select(Axis(0), rows));
+        let select = |rows: &Vec<usize>| (self.columns.x.select(Axis(0), rows), weights.select(Axis(0), rows));
         let held: Vec<(Array2<f64>, Array1<f64>)> = self.folds.iter().map(select).collect();
         let parts: Vec<Columns> = held.iter().map(|(x, w)| Columns::new(x.view(), w.view())).collect();
         let total = Columns::sum(parts.iter()).context("no folds")?;
@@ -346,7 +331,7 @@ impl<'a> Task<'a> {
     /// The model that these rows' coefficients make, without its accuracy.
     fn artifact(&self, linear: &Linear, trained: &[usize]) -> LayerModel {
         let first = self.rows[trained[0]];
-        let family = self.candidates.family;
+        let family = self.columns.candidates.family;
         let of_base = self.base.into_iter().flat_map(|base| base.terms.iter().cloned());
         let terms: Vec<Term> = self.terms(linear).into_iter().chain(of_base).collect();
         let shortest = self.shortest(trained);
@@ -467,7 +452,7 @@ impl Path {
         let mut logs = vec![0.0; task.rows.len()];
         for (rows, models) in task.folds.iter().zip(&self.folds) {
             if let Some(model) = self.model(models) {
-                for (&i, p) in rows.iter().zip(model.predict(task.x.select(Axis(0), rows).view())) {
+                for (&i, p) in rows.iter().zip(model.predict(task.columns.x.select(Axis(0), rows).view())) {
                     logs[i] = p;
                 }
             }
@@ -487,30 +472,6 @@ fn up_to_quantile(values: impl Iterator<Item = f64>, above: f64) -> (f64, f64) {
 
 fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)))
-}
-
-/// Divides a centred column by its deviation, or empties one that varies over too few shapes to learn from.
-fn standardise(mut column: ndarray::ArrayViewMut1<'_, f64>, scale: &mut f64, keys: &[&str]) {
-    if *scale > 1e-9 && varies_enough(column.view(), keys) {
-        column /= *scale;
-    } else {
-        column.fill(0.0);
-        *scale = 1.0;
-    }
-}
-
-/// Whether a column takes a value other than its most common one on enough shapes.
-fn varies_enough(column: ArrayView1<'_, f64>, keys: &[&str]) -> bool {
-    let mut sorted: Vec<f64> = column.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let common = sorted[sorted.len() / 2];
-    let mut shapes = BTreeSet::new();
-    for (value, key) in column.iter().zip(keys) {
-        if (value - common).abs() > 1e-9 && shapes.insert(*key) && shapes.len() >= FEWEST_SHAPES {
-            return true;
-        }
-    }
-    false
 }
 
 /// Weights scaled down where a held-out residual is an outlier.

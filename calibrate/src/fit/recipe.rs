@@ -92,15 +92,24 @@ fn held_out_keys(further: &[LayerCase]) -> Result<HashSet<String>> {
     Ok(held_out_layers()?.iter().chain(further).map(LayerCase::fold_key).collect())
 }
 
-/// Calibrations of all chips among the rows, and the models of all chips for devices without any; the latter from the
-/// same rows prepared alike (`rows::prepare_alike`), with the shipped law of power where no energy was measured. `choices`:
+/// What rows of several chips, prepared alike (`rows::prepare_alike`), say of any chip: models, and what few rows of it would
+/// bring. `None` of fewer than three chips.
+///
+/// # Errors
+/// When a fit fails.
+pub fn of_any_chip(alike: &[Row]) -> Result<Option<(Vec<LayerModel>, Transfer)>> {
+    World::new(alike, Settings::default()).shipped(&Excluded::new())
+}
+
+/// Calibrations of all chips among the rows, and the models of all chips for devices without any, with `any`, as
+/// [`of_any_chip`] says of the same rows, and the shipped law of power where no energy was measured. `choices`:
 /// by which the rows' engines were foreseen.
 ///
 /// # Errors
 /// When a fit fails.
 pub fn calibrations(
     rows: &[Row],
-    alike: &[Row],
+    any: Option<(Vec<LayerModel>, Transfer)>,
     measurements: &[Measurement],
     choices: &Choices,
     options: &Options,
@@ -140,13 +149,13 @@ pub fn calibrations(
     // Where no energy was measured the law of the chip with most rows stands in, in shares of idle and limit.
     let law = list.iter().filter_map(|c| c.power.clone()).max_by_key(|p| p.rows);
     let all: Vec<&Row> = rows.iter().collect();
-    let any = passport(ANY_CHIP, Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation);
-    let any = match World::new(alike, Settings::default()).shipped(&Excluded::new())? {
+    let roofline = passport(ANY_CHIP, Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation);
+    let any = match any {
         Some((universal, transfer)) => {
             let siblings = siblings::quantiles(&siblings::left_out(&tasks, options)?);
-            Calibration { transfer: Some(Transfer { siblings, ..transfer }), ..with_universal(any, universal) }
+            Calibration { transfer: Some(Transfer { siblings, ..transfer }), ..with_universal(roofline, universal) }
         }
-        None => any,
+        None => roofline,
     };
     // Algorithms were asked for on one chip alone: its models, over the roofline of another, stand for all.
     let by_algorithm = list.iter().flat_map(|c| c.models.iter()).filter(|m| m.key.is_asked_for()).cloned();
