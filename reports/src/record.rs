@@ -1,7 +1,7 @@
 //! Rows of JSON objects as CSV, and what every prediction says of its whole step.
 
 use crate::markup::csv_cell;
-use joulecast_model::step::predictor::NetworkPrediction;
+use joulecast_model::step::predictor::Summary;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -24,7 +24,8 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    pub(crate) fn of(p: &NetworkPrediction) -> Self {
+    /// Of a step of so many samples.
+    pub(crate) fn of(p: &Summary, batch: u64) -> Self {
         Self {
             time_s: p.time.value.get(),
             time_s_p05: p.time.p05.get(),
@@ -36,9 +37,9 @@ impl Figures {
             energy_j_p05: p.energy.p05.get(),
             energy_j_p95: p.energy.p95.get(),
             edp_js: p.edp().get(),
-            samples_per_s: p.samples_per_second(),
-            energy_per_sample_j: p.energy_per_sample().get(),
-            samples_per_s_per_w: p.samples_per_joule(),
+            samples_per_s: p.samples_per_second(batch),
+            energy_per_sample_j: p.energy_per_sample(batch).get(),
+            samples_per_s_per_w: p.samples_per_joule(batch),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::session::{Session, once};
 use crate::source::Source;
 use joulecast_model::ask::budget::{Bound, Budget, largest_batch};
 use joulecast_model::ask::comparison::{Entry, Largest};
+use joulecast_model::base::name::Name;
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::predictor::NetworkPrediction;
 use joulecast_reports::compare::{Comparison, LeftOut};
@@ -41,6 +42,7 @@ impl Default for Question {
 
 /// A team with its price per hour.
 struct Priced {
+    name: Name,
     cluster: Cluster,
     price: Option<f64>,
 }
@@ -51,6 +53,7 @@ struct Pair<'a> {
     question: &'a Question,
     on: &'a Priced,
     source: &'a Source,
+    network: &'a Name,
     /// The network with its shapes, which no team changes, by the samples of each GPU.
     shaped: &'a RefCell<BTreeMap<u64, Arc<ShapedNetwork>>>,
 }
@@ -74,9 +77,9 @@ impl Pair<'_> {
         }
     }
 
-    fn entry(&self, prediction: NetworkPrediction) -> Entry {
+    fn entry(&self, prediction: &NetworkPrediction) -> Entry {
         let error = self.source.network.published.top1_error;
-        Entry::new(&self.on.cluster.name, prediction, error, self.question.alpha, self.on.price)
+        Entry::new((self.network, &self.on.name), prediction, error, self.question.alpha, self.on.price)
     }
 
     /// The largest batch within the budget, of those asked for or of all.
@@ -98,11 +101,10 @@ impl Pair<'_> {
             (best, stopped)
         };
         let entry = match batch {
-            Some(batch) => Some(self.entry(self.at(batch)?)),
+            Some(batch) => Some(self.entry(&self.at(batch)?)),
             None => None,
         };
-        let (network, gpu) = (self.source.network.name.clone(), self.on.cluster.name.clone());
-        Ok(Largest { network, gpu, entry, stopped })
+        Ok(Largest { network: self.network.clone(), gpu: self.on.name.clone(), entry, stopped })
     }
 }
 
@@ -204,16 +206,19 @@ pub fn compare(session: &Session, request: &Request, question: &Question) -> Res
             Ok(prices.iter().find(|(name, _)| *name == gpu).map(|(_, price)| *count as f64 * price))
         });
         let price = each.collect::<Result<Option<Vec<f64>>, Failure>>()?.map(|each| each.iter().sum());
-        on.push(Priced { cluster, price });
+        on.push(Priced { name: cluster.name.as_str().into(), cluster, price });
     }
     let batches = once(batches, "--batch", u64::to_string);
-    let (mut entries, mut largest) = (Vec::with_capacity(networks.len() * on.len() * batches.len()), Vec::new());
+    let most = networks.len() * on.len() * batches.len();
+    let (mut entries, mut notes, mut largest) = (Vec::with_capacity(most), Vec::with_capacity(most), Vec::new());
     for source in &networks {
-        let shaped = RefCell::default();
+        let (shaped, network) = (RefCell::default(), source.network.name.as_str().into());
         for on in &on {
-            let pair = Pair { request, question, on, source, shaped: &shaped };
+            let pair = Pair { request, question, on, source, network: &network, shaped: &shaped };
             for &batch in &batches {
-                entries.push(pair.entry(pair.at(batch)?));
+                let prediction = pair.at(batch)?;
+                entries.push(pair.entry(&prediction));
+                notes.push(prediction.warnings);
             }
             if !budget.is_free() {
                 largest.push(pair.largest(&batches)?);
@@ -223,5 +228,5 @@ pub fn compare(session: &Session, request: &Request, question: &Question) -> Res
     let first = on.first().ok_or_else(|| Failure::usage("no GPU to compare"))?;
     let title = title(request, question, &first.cluster);
     let budget = (!budget.is_free()).then_some(budget);
-    Ok(Comparison { title, alpha: question.alpha, entries, left_out, budget, largest })
+    Ok(Comparison { title, alpha: question.alpha, entries, notes, left_out, budget, largest })
 }

@@ -18,11 +18,12 @@ use crate::request::Request;
 use crate::session::Session;
 use anyhow::{Context as _, anyhow};
 use joulecast_model::ask::capacity::PlanFile;
+use joulecast_model::ask::comparison::Entry;
 use joulecast_model::base::order::sort_by;
 use joulecast_model::catalog;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::step::predict::Predictor;
-use joulecast_model::step::predictor::NetworkPrediction;
+use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::training::Training;
 use joulecast_reports::export::{Export as _, ExportError, Format};
 use joulecast_reports::fleet::FIGURE_NAMES;
@@ -82,21 +83,20 @@ fn place_words((place, batches): &Place, compared: usize) -> String {
 }
 
 /// What predictions have to tell, each once, with what it is of.
-fn tell_warnings<'a>(predictions: impl Iterator<Item = (&'a str, &'a NetworkPrediction)>) {
-    let predictions: Vec<(&str, &NetworkPrediction)> = predictions.collect();
-    let compared = predictions.iter().map(|(_, p)| p.batch).collect::<BTreeSet<_>>().len();
+fn tell_warnings(entries: &[Entry], notes: &[Vec<Warning>]) {
+    let compared = entries.iter().map(|e| e.batch).collect::<BTreeSet<_>>().len();
     let mut told: Vec<(String, Vec<Place>)> = Vec::new();
-    for (gpu, prediction) in predictions {
-        let place = format!("{} on {gpu}", prediction.network);
-        for text in prediction.warnings.iter().map(words) {
+    for (entry, notes) in entries.iter().zip(notes) {
+        let place = format!("{} on {}", entry.network, entry.gpu);
+        for text in notes.iter().map(words) {
             let known = told.iter().position(|(other, _)| *other == text).unwrap_or_else(|| {
                 told.push((text, Vec::new()));
                 told.len() - 1
             });
             let places = &mut told[known].1;
             match places.iter_mut().find(|(other, _)| *other == place) {
-                Some((_, batches)) => batches.push(prediction.batch),
-                None => places.push((place.clone(), vec![prediction.batch])),
+                Some((_, batches)) => batches.push(entry.batch),
+                None => places.push((place.clone(), vec![entry.batch])),
             }
         }
     }
@@ -167,7 +167,7 @@ fn compare(session: &Session, args: &CompareArgs, line: String) -> Result<(), Fa
     }
     args.output.export(&found, args.format)?;
     // After the answer, which they would push off the screen.
-    tell_warnings(found.entries.iter().map(|entry| (entry.gpu.as_str(), &entry.prediction)));
+    tell_warnings(&found.entries, &found.notes);
     Ok(())
 }
 

@@ -149,10 +149,8 @@ fn curves(session: &Session, setup: &Setup) -> Result<String, String> {
 
 fn compare(session: &Session, setup: &Setup) -> Result<String, String> {
     let found = ask::compare(session, &setup.request()?, &ask::Question::default()).map_err(|e| e.to_string())?;
-    let notes = found
-        .entries
-        .iter()
-        .map(|entry| Notes { gpu: &entry.gpu, warnings: entry.prediction.warnings.iter().map(words).collect() });
+    let each = found.entries.iter().zip(&found.notes);
+    let notes = each.map(|(entry, notes)| Notes { gpu: &entry.gpu, warnings: notes.iter().map(words).collect() });
     let comparison = serde_json::from_str(&json(&found)?).map_err(|e| e.to_string())?;
     serde_json::to_string(&Compared { comparison, notes: notes.collect() }).map_err(|e| e.to_string())
 }
