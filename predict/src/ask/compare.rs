@@ -196,7 +196,7 @@ pub fn compare(session: &Session, request: &Request, question: &Question) -> Res
         return Err(Failure::usage("not every batch divides among GPUs: give --batch, or --scaling weak"));
     }
     let prices = priced(session, request, &question.prices)?;
-    let networks = session.networks(&request.networks, &request.reading)?;
+    let networks = session.networks_in_turn(&request.networks, &request.reading)?;
     let mut on = Vec::new();
     let (able, left_out) = able(session, request)?;
     for (team, cluster) in able {
@@ -211,7 +211,8 @@ pub fn compare(session: &Session, request: &Request, question: &Question) -> Res
     let batches = once(batches, "--batch", u64::to_string);
     let most = networks.len() * on.len() * batches.len();
     let (mut entries, mut notes, mut largest) = (Vec::with_capacity(most), Vec::with_capacity(most), Vec::new());
-    for source in &networks {
+    for source in networks {
+        let source = &*source?;
         let (shaped, network) = (RefCell::default(), source.network.name.as_str().into());
         for on in &on {
             let pair = Pair { request, question, on, source, network: &network, shaped: &shaped };
