@@ -11,14 +11,30 @@ use joulecast_model::base::name::Name;
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::predictor::NetworkPrediction;
 use joulecast_reports::compare::{Comparison, LeftOut};
+use joulecast_reports::warnings::words;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// No larger batch is tried for a budget.
 const LARGEST_BATCH: u64 = 4096;
 /// So many batches of a network are kept with their shapes at most.
 const MOST_SHAPED: usize = 8;
+
+/// Texts, of which those that are alike are one.
+#[derive(Default)]
+struct Texts(HashSet<Name>);
+
+impl Texts {
+    fn one(&mut self, text: String) -> Name {
+        if let Some(known) = self.0.get(text.as_str()) {
+            return known.clone();
+        }
+        let name = Name::from(text);
+        self.0.insert(name.clone());
+        name
+    }
+}
 
 /// What is compared besides steps.
 #[derive(Clone, Debug)]
@@ -209,6 +225,7 @@ pub fn compare(session: &Session, request: &Request, question: &Question) -> Res
         on.push(Priced { name: cluster.name.as_str().into(), cluster, price });
     }
     let batches = once(batches, "--batch", u64::to_string);
+    let mut texts = Texts::default();
     let most = networks.len() * on.len() * batches.len();
     let (mut entries, mut notes, mut largest) = (Vec::with_capacity(most), Vec::with_capacity(most), Vec::new());
     for source in networks {
@@ -219,7 +236,7 @@ pub fn compare(session: &Session, request: &Request, question: &Question) -> Res
             for &batch in &batches {
                 let prediction = pair.at(batch)?;
                 entries.push(pair.entry(&prediction));
-                notes.push(prediction.warnings);
+                notes.push(prediction.warnings.iter().map(|warning| texts.one(words(warning))).collect());
             }
             if !budget.is_free() {
                 largest.push(pair.largest(&batches)?);

@@ -4,8 +4,8 @@ use crate::record::{self, Figures};
 use crate::verdict::{Measurement, Statement};
 use joulecast_model::ask::budget::{Bound, Budget};
 use joulecast_model::ask::comparison::{Best, Entry, Largest, best, cheapest, most_accurate};
+use joulecast_model::base::name::Name;
 use joulecast_model::base::units::Joules;
-use joulecast_model::step::predictor::Warning;
 use serde::Serialize;
 
 /// What was compared.
@@ -17,8 +17,8 @@ pub struct Comparison {
     pub alpha: f64,
     /// Networks in the order they were asked for, GPUs within, batches within.
     pub entries: Vec<Entry>,
-    /// What a reader of each entry should know; no document has it.
-    pub notes: Vec<Vec<Warning>>,
+    /// What a reader of each entry should know, in words; those that are alike share their text. No document has it.
+    pub notes: Vec<Vec<Name>>,
     /// GPUs that were asked for and cannot do what is compared.
     pub left_out: Vec<LeftOut>,
     /// The budget, where there is one.
