@@ -30,7 +30,7 @@ pub struct Entry {
     pub host: Option<Box<HostOf>>,
     /// Whether the step fits in the device's memory.
     pub fits_in_memory: bool,
-    /// How far the prediction can be trusted, as its layers say.
+    /// How far the prediction can be trusted, as its layers say; of its doubts those that are the widest of any [`Measure`].
     pub trust: Trust,
     /// Published top-1 error of trained weights.
     pub top1_error: Option<f64>,
@@ -45,6 +45,27 @@ pub struct Entry {
 /// A text, which is the known one where they are alike.
 fn shared(known: &Name, text: &str) -> Name {
     if *known == *text { known.clone() } else { text.into() }
+}
+
+/// The doubt that has the largest part of the variance of a measure's interval, and that part from 0 to 1.
+fn widest(doubts: &[Doubt], measure: Measure) -> Option<(f64, &Doubt)> {
+    let share = |doubt: &Doubt| match measure {
+        Measure::Time | Measure::PricePerMillion => doubt.of_time,
+        Measure::EnergyPerSample | Measure::Edp => doubt.of_energy,
+        Measure::Power if doubt.cause == Cause::Power => 1.0,
+        Measure::Power => 0.0,
+    };
+    let parts = doubts.iter().map(|doubt| (share(doubt), doubt));
+    parts.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(part, _)| *part > 0.0)
+}
+
+/// Without the doubts that are never the widest.
+fn deciding(trust: Trust) -> Trust {
+    let widest = Measure::ALL.map(|measure| widest(&trust.doubts, measure));
+    let is_one = |doubt: &&Doubt| widest.iter().flatten().any(|(_, one)| std::ptr::eq(*one, *doubt));
+    let mut doubts: Vec<Doubt> = trust.doubts.iter().filter(is_one).copied().collect();
+    doubts.shrink_to_fit();
+    Trust { doubts, ..trust }
 }
 
 impl Entry {
@@ -66,7 +87,7 @@ impl Entry {
             summary: p.summary(),
             host: p.host.clone().map(Box::new),
             fits_in_memory: p.fits_in_memory,
-            trust: Trust::of(p),
+            trust: deciding(Trust::of(p)),
             top1_error,
             epr: top1_error.map(|e| energy_precision_ratio(e, alpha, p.energy_per_sample())),
             price_per_hour,
@@ -186,17 +207,10 @@ impl<'a> Best<'a> {
     /// Of whom what is to be measured to learn which is the best: the widest doubt of any of the contenders, by its part of the
     /// variance of the measure's interval. `None` where it is sure already.
     pub fn decided_by(&self) -> Option<(&'a Entry, &'a Doubt)> {
-        let of = |entry: &'a Entry| -> Option<(f64, &'a Entry, &'a Doubt)> {
+        let of = |entry: &'a Entry| {
             let value = self.measure.of(entry)?;
-            let all = variance(value.p05, value.p95);
-            let share = |doubt: &Doubt| match self.measure {
-                Measure::Time | Measure::PricePerMillion => doubt.of_time,
-                Measure::EnergyPerSample | Measure::Edp => doubt.of_energy,
-                Measure::Power if doubt.cause == Cause::Power => 1.0,
-                Measure::Power => 0.0,
-            };
-            let widest = entry.trust.doubts.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;
-            Some((all * share(widest), entry, widest))
+            let (part, doubt) = widest(&entry.trust.doubts, self.measure)?;
+            Some((variance(value.p05, value.p95) * part, entry, doubt))
         };
         if self.sure() {
             return None;
@@ -306,7 +320,12 @@ mod tests {
             let entry = Entry::new((&"resnet50".into(), &gpu.into()), &p, None, 1.0, None);
             let whole = Trust::of(&p);
             assert!(whole.doubts.len() > 3, "{gpu}: {:?}", whole.doubts);
-            assert_eq!(entry.trust, whole, "{gpu}");
+            for measure in Measure::ALL {
+                let found = widest(&entry.trust.doubts, measure);
+                assert_eq!(found, widest(&whole.doubts, measure), "{gpu} {}", measure.name());
+                assert!(found.is_some(), "{gpu} {}", measure.name());
+            }
+            assert_eq!(Trust { doubts: Vec::new(), ..entry.trust }, Trust { doubts: Vec::new(), ..whole }, "{gpu}");
         }
     }
 
