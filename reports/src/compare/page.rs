@@ -260,7 +260,10 @@ pub(super) fn document(c: &Comparison) -> Result<Document, ExportError> {
 
 /// The readable report, or the same in Markdown.
 pub fn text(c: &Comparison, markdown: bool) -> String {
-    let print = |t: &Table| if markdown { t.to_markdown() } else { t.to_text() };
+    let print = |t: &Table, text: &mut String| match markdown {
+        true => *text += &t.to_markdown(),
+        false => t.append_text(text),
+    };
     let mut text = format!("{}{}\n", if markdown { "## " } else { "" }, c.title);
     let told = conclusions(c);
     if !told.is_empty() {
@@ -271,7 +274,8 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
     }
     if !c.entries.is_empty() {
         let all: Vec<&Entry> = c.entries.iter().collect();
-        let _ = write!(text, "\n{}", print(&table(c, &all, None)));
+        text.push('\n');
+        print(&table(c, &all, None), &mut text);
     }
     for (why, gpus) in by_reason(&c.left_out) {
         let _ = write!(text, "\nleft out: {} ({why})\n", gpus.join(", "));
@@ -285,7 +289,7 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
             text,
             "\nbest GPU for each; where 90 % intervals reach each other none is first, and what would decide is named\n\n"
         );
-        text += &print(&best_table(&found));
+        print(&best_table(&found), &mut text);
         if found.iter().any(|b| !b.by_gpu) {
             let _ = write!(
                 text,
@@ -303,7 +307,7 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
         let stopped: Vec<Bound> = kept.iter().map(|l| l.stopped).collect();
         let entries: Vec<&Entry> = kept.iter().filter_map(|l| l.entry.as_ref()).collect();
         if !entries.is_empty() {
-            text += &print(&table(c, &entries, Some(&stopped)));
+            print(&table(c, &entries, Some(&stopped)), &mut text);
         }
         for line in budget_lines(c) {
             let apart = if line.starts_with("most accurate") { "\n" } else { "" };
