@@ -48,17 +48,20 @@ impl Figures {
 /// semicolons, null is empty. Keys of the first level in `without` are left out.
 pub(crate) fn csv(objects: &[Value], without: &[&str]) -> String {
     let mut text = String::new();
-    for (i, object) in objects.iter().enumerate() {
-        let mut cells = Vec::new();
-        let map = object.as_object().into_iter().flatten();
-        map.filter(|(key, _)| !without.contains(&key.as_str())).for_each(|(k, v)| flatten(k, v, &mut cells));
-        let (keys, values): (Vec<String>, Vec<String>) = cells.into_iter().unzip();
-        if i == 0 {
-            text += &(keys.join(",") + "\n");
-        }
-        text += &(values.join(",") + "\n");
-    }
+    objects.iter().for_each(|object| csv_line(&mut text, object, without));
     text
+}
+
+/// The line of one of them behind those before it; the first is behind its header.
+pub(crate) fn csv_line(text: &mut String, object: &Value, without: &[&str]) {
+    let mut cells = Vec::new();
+    let map = object.as_object().into_iter().flatten();
+    map.filter(|(key, _)| !without.contains(&key.as_str())).for_each(|(k, v)| flatten(k, v, &mut cells));
+    let (keys, values): (Vec<String>, Vec<String>) = cells.into_iter().unzip();
+    if text.is_empty() {
+        *text += &(keys.join(",") + "\n");
+    }
+    *text += &(values.join(",") + "\n");
 }
 
 fn flatten(key: &str, value: &Value, cells: &mut Vec<(String, String)>) {

@@ -269,18 +269,24 @@ pub(super) fn document(c: &Comparison) -> Result<Document<'_>, serde_json::Error
 /// Every prediction as CSV, with the JSON's keys; with a budget and no batches, the largest within it, and an empty row
 /// with what stops it for a network and GPU where no batch keeps it.
 pub(super) fn csv(c: &Comparison) -> Result<String, serde_json::Error> {
-    let mut rows: Vec<_> = c.shown().into_iter().map(|e| serde_json::to_value(row(c, e))).collect::<Result<_, _>>()?;
-    let first: Option<&serde_json::Map<_, _>> = rows.first().and_then(serde_json::Value::as_object);
-    let few = || ["network", "gpu", "stopped_by"].map(String::from).to_vec();
-    let keys: Vec<String> = first.map_or_else(few, |row| row.keys().cloned().collect());
-    rows.extend(c.largest.iter().filter(|l| l.entry.is_none()).map(|l| {
+    let mut text = String::new();
+    let mut keys = ["network", "gpu", "stopped_by"].map(String::from).to_vec();
+    for (i, e) in c.shown().into_iter().enumerate() {
+        let value = serde_json::to_value(row(c, e))?;
+        if let Some(row) = value.as_object().filter(|_| i == 0) {
+            keys = row.keys().cloned().collect();
+        }
+        record::csv_line(&mut text, &value, &[]);
+    }
+    for l in c.largest.iter().filter(|l| l.entry.is_none()) {
         let value = |key: &String| match key.as_str() {
             "network" => l.network.as_str().into(),
             "gpu" => l.gpu.as_str().into(),
             "stopped_by" => l.stopped.to_string().into(),
             _ => serde_json::Value::Null,
         };
-        keys.iter().map(|key| (key.clone(), value(key))).collect::<serde_json::Map<_, _>>().into()
-    }));
-    Ok(record::csv(&rows, &[]))
+        let row = keys.iter().map(|key| (key.clone(), value(key))).collect::<serde_json::Map<_, _>>().into();
+        record::csv_line(&mut text, &row, &[]);
+    }
+    Ok(text)
 }
