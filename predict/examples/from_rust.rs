@@ -22,7 +22,7 @@ pub fn main() -> Result<(), Failure> {
     let teams = ["v100", "t4"].map(|gpu| Team::of(1, gpu)).to_vec();
     let several = Request { teams, batches: [1, 64].map(Batch::Samples).to_vec(), ..request };
     for entry in ask::compare(&session, &several, &Question::default())?.entries {
-        println!("{} at batch {}: {:.2} ms", entry.gpu, entry.prediction.batch, entry.prediction.time.value.to_ms());
+        println!("{} at batch {}: {:.2} ms", entry.gpu, entry.batch, entry.summary.time.value.to_ms());
     }
 
     // predict sweep --net resnet50 --gpu v100,t4 --batch 1,64 --threads 2

@@ -82,6 +82,9 @@ pub struct Session {
     questions: AtomicU64,
 }
 
+/// Networks one after the other.
+pub(crate) type InTurn<'a> = Box<dyn ExactSizeIterator<Item = Result<Arc<Source>, Failure>> + 'a>;
+
 /// Values of each kind that a session keeps at most.
 const MOST: usize = 512;
 /// Steps, of some hundred bytes a kernel, that a session keeps at most.
@@ -114,8 +117,12 @@ impl Session {
     /// # Errors
     /// When there is none, its file cannot be used, or it has no such inputs.
     pub fn network(&self, name: &str, reading: &Reading) -> Result<Arc<Source>, Failure> {
-        let read = || Ok(Arc::new(Source::read(name, self.held(name).as_ref(), reading)?));
-        self.networks.get((name.to_string(), reading.clone()), || self.file_of(name).into_iter().collect(), read)
+        let files = || self.file_of(name).into_iter().collect();
+        self.networks.get((name.to_string(), reading.clone()), files, || self.read(name, reading))
+    }
+
+    fn read(&self, name: &str, reading: &Reading) -> Result<Arc<Source>, Failure> {
+        Ok(Arc::new(Source::read(name, self.held(name).as_ref(), reading)?))
     }
 
     /// The file that a network is read of, where it is of one.
@@ -156,9 +163,9 @@ impl Session {
     /// # Errors
     /// Those of [`Self::network`]; when two files hold networks of one name, whose results could not be told apart.
     pub fn networks(&self, typed: &[String], reading: &Reading) -> Result<Vec<Arc<Source>>, Failure> {
-        let all: Vec<String> = match typed {
-            [all] if all == "all" => catalog::network_names().map(str::to_string).collect(),
-            _ => typed.to_vec(),
+        let all: Vec<String> = match are_all(typed) {
+            true => catalog::network_names().map(str::to_string).collect(),
+            false => typed.to_vec(),
         };
         let all = of_each(&all, |name| self.network(name, reading));
         let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -177,6 +184,25 @@ impl Session {
             }
         }
         Ok(all)
+    }
+
+    /// The same one after the other. Where all of the zoo are asked for, each is read when it is its turn, and not kept.
+    ///
+    /// # Errors
+    /// Those of [`Self::networks`].
+    pub(crate) fn networks_in_turn<'a>(
+        &'a self,
+        typed: &[String],
+        reading: &'a Reading,
+    ) -> Result<InTurn<'a>, Failure> {
+        if !are_all(typed) {
+            return Ok(Box::new(self.networks(typed, reading)?.into_iter().map(Ok)));
+        }
+        let names: Vec<&str> = catalog::network_names().collect();
+        Ok(Box::new(names.into_iter().map(|name| {
+            let known = self.networks.known(&(name.to_string(), reading.clone()));
+            known.map_or_else(|| self.read(name, reading), Ok)
+        })))
     }
 
     /// A GPU of the catalog or a file.
@@ -419,6 +445,11 @@ impl Session {
     }
 }
 
+/// Whether a list of networks is all of the zoo.
+fn are_all(typed: &[String]) -> bool {
+    matches!(typed, [all] if all == "all")
+}
+
 /// Whether an argument means a file rather than a built-in name.
 fn is_file(argument: &str) -> bool {
     argument.contains(['/', '\\']) || argument.ends_with(".toml")
@@ -487,6 +518,21 @@ mod tests {
         assert!(session.network("memory:1/mine.toml", &reading).is_err(), "what was read is of other content");
         session.forget("memory:1/mine.toml");
         assert!(session.network("memory:1/mine.toml", &reading).is_err());
+    }
+
+    #[test]
+    fn in_turn_networks_are_those_of_the_list() {
+        let (session, reading) = (Session::new(), Reading::default());
+        for typed in [&["all"][..], &["lenet5", "alexnet", "LeNet-5"]] {
+            let typed: Vec<String> = typed.iter().map(|name| name.to_string()).collect();
+            let in_turn = session.networks_in_turn(&typed, &reading).expect("known");
+            let in_turn = in_turn.collect::<Result<Vec<_>, _>>().expect("read");
+            assert!(session.networks.known(&("vgg16".to_string(), reading.clone())).is_none(), "kept");
+            let name = |source: &Arc<Source>| source.network.name.clone();
+            let listed = Session::new().networks(&typed, &reading).expect("known");
+            assert_eq!(in_turn.iter().map(name).collect::<Vec<_>>(), listed.iter().map(name).collect::<Vec<_>>());
+        }
+        assert!(session.networks_in_turn(&["alexnet".into(), "no_such_net".into()], &reading).is_err());
     }
 
     #[test]

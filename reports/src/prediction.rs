@@ -271,7 +271,7 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
             time_tier: p.time_tier.name(),
             power_tier: p.power_tier.name(),
         },
-        figures: Figures::of(p),
+        figures: Figures::of(&p.summary(), p.batch),
         waiting_s: p.waiting * p.time.value.get(),
         gflops_per_w: p.ops_per_joule() / 1e9,
         ops: p.ops.get(),

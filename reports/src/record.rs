@@ -1,7 +1,7 @@
 //! Rows of JSON objects as CSV, and what every prediction says of its whole step.
 
 use crate::markup::csv_cell;
-use joulecast_model::step::predictor::NetworkPrediction;
+use joulecast_model::step::predictor::Summary;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -24,7 +24,8 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    pub(crate) fn of(p: &NetworkPrediction) -> Self {
+    /// Of a step of so many samples.
+    pub(crate) fn of(p: &Summary, batch: u64) -> Self {
         Self {
             time_s: p.time.value.get(),
             time_s_p05: p.time.p05.get(),
@@ -36,9 +37,9 @@ impl Figures {
             energy_j_p05: p.energy.p05.get(),
             energy_j_p95: p.energy.p95.get(),
             edp_js: p.edp().get(),
-            samples_per_s: p.samples_per_second(),
-            energy_per_sample_j: p.energy_per_sample().get(),
-            samples_per_s_per_w: p.samples_per_joule(),
+            samples_per_s: p.samples_per_second(batch),
+            energy_per_sample_j: p.energy_per_sample(batch).get(),
+            samples_per_s_per_w: p.samples_per_joule(batch),
         }
     }
 }
@@ -47,17 +48,20 @@ impl Figures {
 /// semicolons, null is empty. Keys of the first level in `without` are left out.
 pub(crate) fn csv(objects: &[Value], without: &[&str]) -> String {
     let mut text = String::new();
-    for (i, object) in objects.iter().enumerate() {
-        let mut cells = Vec::new();
-        let map = object.as_object().into_iter().flatten();
-        map.filter(|(key, _)| !without.contains(&key.as_str())).for_each(|(k, v)| flatten(k, v, &mut cells));
-        let (keys, values): (Vec<String>, Vec<String>) = cells.into_iter().unzip();
-        if i == 0 {
-            text += &(keys.join(",") + "\n");
-        }
-        text += &(values.join(",") + "\n");
-    }
+    objects.iter().for_each(|object| csv_line(&mut text, object, without));
     text
+}
+
+/// The line of one of them behind those before it; the first is behind its header.
+pub(crate) fn csv_line(text: &mut String, object: &Value, without: &[&str]) {
+    let mut cells = Vec::new();
+    let map = object.as_object().into_iter().flatten();
+    map.filter(|(key, _)| !without.contains(&key.as_str())).for_each(|(k, v)| flatten(k, v, &mut cells));
+    let (keys, values): (Vec<String>, Vec<String>) = cells.into_iter().unzip();
+    if text.is_empty() {
+        *text += &(keys.join(",") + "\n");
+    }
+    *text += &(values.join(",") + "\n");
 }
 
 fn flatten(key: &str, value: &Value, cells: &mut Vec<(String, String)>) {

@@ -2,6 +2,7 @@
 
 use crate::markup::escape;
 use crate::markup::markdown_text;
+use std::fmt::Write as _;
 
 /// A longer text takes several lines of a page.
 const LONG: usize = 36;
@@ -37,7 +38,8 @@ pub trait Row: Sized + 'static {
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     header: Vec<String>,
-    rows: Vec<Vec<String>>,
+    /// All cells, row by row, a line each, in one text: thousands of rows would be tens of thousands of short ones.
+    cells: String,
     /// By column.
     text: Vec<bool>,
 }
@@ -46,16 +48,15 @@ impl Table {
     /// A table with these columns, of which the first `text_columns` hold text (left-aligned), the others numbers.
     pub fn new(header: &[&str], text_columns: usize) -> Self {
         let text = (0..header.len()).map(|i| i < text_columns).collect();
-        Self { header: header.iter().map(|h| h.to_string()).collect(), rows: Vec::new(), text }
+        Self { header: header.iter().map(|h| h.to_string()).collect(), text, ..Self::default() }
     }
 
     /// A row per value.
     pub fn of<'a, R: Row + 'a>(values: impl IntoIterator<Item = &'a R>) -> Self {
-        Self {
-            header: R::COLUMNS.iter().map(|c| c.name.to_string()).collect(),
-            rows: values.into_iter().map(|value| R::COLUMNS.iter().map(|c| (c.cell)(value)).collect()).collect(),
-            text: R::COLUMNS.iter().map(|c| c.text).collect(),
-        }
+        let header = R::COLUMNS.iter().map(|c| c.name.to_string()).collect();
+        let mut table = Self { header, text: R::COLUMNS.iter().map(|c| c.text).collect(), ..Self::default() };
+        values.into_iter().for_each(|value| table.row(R::COLUMNS.iter().map(|c| (c.cell)(value)).collect()));
+        table
     }
 
     /// The last `count` columns hold text, too.
@@ -64,83 +65,101 @@ impl Table {
         self
     }
 
-    /// Appends a row; missing cells are empty.
+    /// Appends a row; missing cells are empty, none is of several lines.
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        for i in 0..self.header.len() {
+            let cell = cells.get(i).map_or("", String::as_str);
+            self.cells.extend(cell.chars().map(|c| if c == '\n' { ' ' } else { c }));
+            self.cells.push('\n');
+        }
     }
 
     /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.cells.is_empty()
+    }
+
+    /// The cells of each row.
+    fn rows(&self) -> impl Iterator<Item = Vec<&str>> {
+        let mut cells = self.cells.split_terminator('\n');
+        std::iter::from_fn(move || {
+            let row: Vec<&str> = cells.by_ref().take(self.header.len()).collect();
+            (!row.is_empty()).then_some(row)
+        })
+    }
+
+    fn heads(&self) -> Vec<&str> {
+        self.header.iter().map(String::as_str).collect()
     }
 
     fn widths(&self) -> Vec<usize> {
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|r| r.get(column));
-            cells.chain(self.header.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
-        };
-        (0..self.header.len()).map(width).collect()
+        let mut widths = vec![0; self.header.len()];
+        for row in std::iter::once(self.heads()).chain(self.rows()) {
+            widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
+        }
+        widths
     }
 
     /// Aligned columns, two spaces apart, with a rule under the header.
     pub fn to_text(&self) -> String {
-        let widths = self.widths();
-        let line = |cells: &[String]| {
-            let mut text = String::new();
-            for (i, width) in widths.iter().enumerate() {
-                let cell = cells.get(i).map_or("", String::as_str);
-                let gap = if i == 0 { "" } else { "  " };
-                let fill = " ".repeat(width - cell.chars().count().min(*width));
-                text += gap;
-                text += &if self.text[i] { format!("{cell}{fill}") } else { format!("{fill}{cell}") };
-            }
-            format!("{}\n", text.trim_end())
-        };
-        let rule: Vec<String> = widths.iter().map(|w| "-".repeat(*w)).collect();
-        let mut text = line(&self.header) + &line(&rule);
-        self.rows.iter().for_each(|row| text += &line(row));
+        let mut text = String::new();
+        self.append_text(&mut text);
         text
+    }
+
+    /// The same behind what a text says already.
+    pub(crate) fn append_text(&self, text: &mut String) {
+        let widths = self.widths();
+        let rule: Vec<String> = widths.iter().map(|w| "-".repeat(*w)).collect();
+        let rule = rule.iter().map(String::as_str).collect();
+        for row in [self.heads(), rule].into_iter().chain(self.rows()) {
+            let start = text.len();
+            for (i, (cell, &width)) in row.into_iter().zip(&widths).enumerate() {
+                let gap = if i == 0 { "" } else { "  " };
+                let _ = match self.text[i] {
+                    true => write!(text, "{gap}{cell:<width$}"),
+                    false => write!(text, "{gap}{cell:>width$}"),
+                };
+            }
+            text.truncate(start + text[start..].trim_end().len());
+            text.push('\n');
+        }
     }
 
     /// An HTML table, its numbers aligned to the right.
     pub fn to_html(&self) -> String {
-        let line = |tag: &str, cells: &[String]| {
-            let cell = |i: usize| {
-                let cell = cells.get(i).map_or("", String::as_str);
-                match (self.text[i], tag) {
-                    (true, "th") => format!("<th scope=\"col\">{}</th>", escape(cell)),
-                    (false, "th") => format!("<th scope=\"col\" class=\"number\">{}</th>", escape(cell)),
-                    (true, _) if cell.chars().count() > if i == 0 { LONG_NAME } else { LONG } => {
-                        format!("<td class=\"long\">{}</td>", escape(cell))
-                    }
-                    (text, _) => {
-                        let shown = if text { cell.to_string() } else { thousands(cell) };
-                        let (inside, pair) = parted(&shown);
-                        let classes = [(!text).then_some("number"), pair.then_some("pair")];
-                        match classes.into_iter().flatten().collect::<Vec<_>>().join(" ").as_str() {
-                            "" => format!("<td>{inside}</td>"),
-                            classes => format!("<td class=\"{classes}\">{inside}</td>"),
-                        }
+        let line = |tag: &str, cells: Vec<&str>| {
+            let cell = |(i, cell): (usize, &str)| match (self.text[i], tag) {
+                (true, "th") => format!("<th scope=\"col\">{}</th>", escape(cell)),
+                (false, "th") => format!("<th scope=\"col\" class=\"number\">{}</th>", escape(cell)),
+                (true, _) if cell.chars().count() > if i == 0 { LONG_NAME } else { LONG } => {
+                    format!("<td class=\"long\">{}</td>", escape(cell))
+                }
+                (text, _) => {
+                    let shown = if text { cell.to_string() } else { thousands(cell) };
+                    let (inside, pair) = parted(&shown);
+                    let classes = [(!text).then_some("number"), pair.then_some("pair")];
+                    match classes.into_iter().flatten().collect::<Vec<_>>().join(" ").as_str() {
+                        "" => format!("<td>{inside}</td>"),
+                        classes => format!("<td class=\"{classes}\">{inside}</td>"),
                     }
                 }
             };
-            format!("<tr>{}</tr>\n", (0..self.header.len()).map(cell).collect::<String>())
+            format!("<tr>{}</tr>\n", cells.into_iter().enumerate().map(cell).collect::<String>())
         };
-        let rows: String = self.rows.iter().map(|row| line("td", row)).collect();
-        format!("<table>\n<thead>{}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n", line("th", &self.header))
+        let rows: String = self.rows().map(|row| line("td", row)).collect();
+        format!("<table>\n<thead>{}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n", line("th", self.heads()))
     }
 
     /// A Markdown table.
     pub fn to_markdown(&self) -> String {
-        let line = |cells: &[String]| {
-            let cells = (0..self.header.len())
-                .map(|i| cells.get(i).map_or(String::new(), |c| markdown_text(c).replace('|', "\\|")));
+        let line = |cells: Vec<&str>| {
+            let cells = cells.into_iter().map(|c| markdown_text(c).replace('|', "\\|"));
             format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
         };
-        let rule: Vec<String> =
-            (0..self.header.len()).map(|i| if self.text[i] { "---" } else { "---:" }.to_string()).collect();
-        let mut text = line(&self.header) + &line(&rule);
-        self.rows.iter().for_each(|row| text += &line(row));
+        let rule = self.text.iter().map(|text| if *text { "---" } else { "---:" }).collect();
+        let mut text = line(self.heads()) + &line(rule);
+        self.rows().for_each(|row| text += &line(row));
         text
     }
 }
@@ -228,6 +247,15 @@ mod tests {
         let row = "<tr><td>conv1</td><td class=\"number\">1.5</td></tr>";
         assert!(table.to_html().contains(row), "{}", table.to_html());
         assert_eq!(table.to_markdown(), "| name | ms |\n| --- | ---: |\n| conv1 | 1.5 |\n| a | 12.25 |\n");
+    }
+
+    #[test]
+    fn a_cell_is_one_line_and_a_missing_one_empty() {
+        let mut table = Table::new(&["name", "ms", "note"], 1).with_trailing_text(1);
+        table.row(vec!["conv\n1".into(), String::new(), "b\r".into()]);
+        table.row(vec!["a".into()]);
+        assert_eq!(table.to_text(), "name    ms  note\n------  --  ----\nconv 1      b\na\n");
+        assert_eq!(table.rows().map(|row| row.len()).collect::<Vec<_>>(), [3, 3]);
     }
 
     #[test]

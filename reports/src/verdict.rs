@@ -2,11 +2,13 @@
 //! The same words stand in `predict`, `compare`, `plan`, and on the page. Values are judged in `model/src/step/trust.rs`.
 
 use crate::table::with_unit;
+use joulecast_model::ask::comparison::Entry;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::step::groups::{Slow, groups, slow};
-use joulecast_model::step::predictor::{Estimate, NetworkPrediction, Warning};
+use joulecast_model::step::predictor::{Estimate, HostOf, NetworkPrediction, Summary, Warning};
 use joulecast_model::step::trust::{Cause, Doubt, Expected, Trust};
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// Parts of a step, and of a doubt, that are smaller are not named.
 const WORTH_NAMING: f64 = 0.15;
@@ -15,7 +17,17 @@ const WORTH_NAMING: f64 = 0.15;
 #[derive(Clone, Debug)]
 pub struct Verdict<'a> {
     prediction: &'a NetworkPrediction,
-    trust: Trust,
+    stated: Statement<'a>,
+}
+
+/// What is stated of a step: all of a verdict but why it takes so long, which its layers say.
+#[derive(Clone, Debug)]
+pub struct Statement<'a> {
+    summary: Summary,
+    fits_in_memory: bool,
+    host: Option<&'a HostOf>,
+    gpu: Option<&'a str>,
+    trust: Cow<'a, Trust>,
 }
 
 /// What would settle a doubt.
@@ -133,30 +145,43 @@ fn parts(parts: &[(Slow, f64)]) -> String {
     words.join(", ")
 }
 
-impl<'a> Verdict<'a> {
-    /// On a prediction.
-    pub fn of(prediction: &'a NetworkPrediction) -> Self {
-        Self { prediction, trust: Trust::of(prediction) }
+impl<'a> From<&'a Entry> for Statement<'a> {
+    fn from(e: &'a Entry) -> Self {
+        Self {
+            summary: e.summary,
+            fits_in_memory: e.fits_in_memory,
+            host: e.host.as_deref(),
+            gpu: e.device.as_deref(),
+            trust: Cow::Borrowed(&e.trust),
+        }
     }
+}
 
-    /// How far it can be trusted.
-    pub fn trust(&self) -> &Trust {
-        &self.trust
+impl<'a> From<&'a NetworkPrediction> for Statement<'a> {
+    fn from(p: &'a NetworkPrediction) -> Self {
+        Self {
+            summary: p.summary(),
+            fits_in_memory: p.fits_in_memory,
+            host: p.host.as_ref(),
+            gpu: p.devices.first().map(|device| &*device.gpu),
+            trust: Cow::Owned(Trust::of(p)),
+        }
     }
+}
 
+impl Statement<'_> {
     /// What it says and how far to trust that: one line.
     pub fn line(&self) -> String {
-        let p = self.prediction;
-        let Estimate { value, p05, p95 } = p.time;
+        let Summary { time: Estimate { value, p05, p95 }, energy, .. } = self.summary;
         let time = format!("{} ({})", with_unit(value.get(), "s"), range(p05.get(), p95.get(), "s"));
-        let fits = if p.fits_in_memory { "fits" } else { "does not fit in memory" };
-        format!("{time}, {}, {fits}. Trust: {}.", with_unit(p.energy.value.get(), "J"), self.words())
+        let fits = if self.fits_in_memory { "fits" } else { "does not fit in memory" };
+        format!("{time}, {}, {fits}. Trust: {}.", with_unit(energy.value.get(), "J"), self.words())
     }
 
     /// How far to trust it, and why.
-    pub fn words(&self) -> String {
-        let Trust { time, energy, time_tier, power_tier, .. } = &self.trust;
-        let decides = self.prediction.host.as_ref().filter(|h| h.decides).map(|h| h.source.is_some());
+    fn words(&self) -> String {
+        let Trust { time, energy, time_tier, power_tier, .. } = &*self.trust;
+        let decides = self.host.filter(|h| h.decides).map(|h| h.source.is_some());
         let rests = match decides {
             Some(false) => "a host decides that nobody measured",
             Some(true) => "the host as given decides",
@@ -170,6 +195,51 @@ impl<'a> Verdict<'a> {
             of_power(*power_tier),
             percent(energy.error)
         )
+    }
+
+    /// What would settle a doubt.
+    pub fn measurement(&self, doubt: &Doubt) -> Measurement {
+        let gpu = self.gpu.unwrap_or("this GPU");
+        let (what, by) = match doubt.cause {
+            Cause::Host if self.host_is_known() => {
+                ("steps of this network on this machine".into(), Some("calibrate measure"))
+            }
+            Cause::Host => ("how fast this machine's host launches".into(), Some("calibrate host")),
+            Cause::Clocks => (format!("steps on {gpu} at this clock or limit"), Some("calibrate sweep")),
+            Cause::Power => (format!("power on {gpu}"), Some("calibrate run")),
+            Cause::Exchange => ("what GPUs exchange over these links".into(), None),
+            Cause::Kernels(kind) => {
+                let more = if doubt.measured { "more shapes of " } else { "" };
+                (format!("{more}{kind} on {gpu}"), Some("calibrate run"))
+            }
+        };
+        Measurement { what, by }
+    }
+
+    fn host_is_known(&self) -> bool {
+        self.host.is_some_and(|h| h.source.is_some())
+    }
+}
+
+impl<'a> Verdict<'a> {
+    /// On a prediction.
+    pub fn of(prediction: &'a NetworkPrediction) -> Self {
+        Self { prediction, stated: prediction.into() }
+    }
+
+    /// How far it can be trusted.
+    pub fn trust(&self) -> &Trust {
+        &self.stated.trust
+    }
+
+    /// What it says and how far to trust that: one line.
+    pub fn line(&self) -> String {
+        self.stated.line()
+    }
+
+    /// How far to trust it, and why.
+    pub fn words(&self) -> String {
+        self.stated.words()
     }
 
     /// What bounds the step, in one line.
@@ -195,15 +265,15 @@ impl<'a> Verdict<'a> {
 
     /// The measurement that would make it surer, in one line; `None` where nothing is open.
     pub fn surer(&self) -> Option<String> {
-        let doubts = &self.trust.doubts;
+        let doubts = &self.trust().doubts;
         let first = |of: fn(&Doubt) -> f64| doubts.iter().max_by(|a, b| of(a).total_cmp(&of(b)));
         let (time, energy) = (first(|d| d.of_time)?, first(|d| d.of_energy).filter(|d| d.of_energy > 0.0));
         let energy = energy.filter(|energy| energy.cause != time.cause);
-        let (measured, share) = (self.measurement(time.cause), percent(time.of_time));
+        let (measured, share) = (self.stated.measurement(time), percent(time.of_time));
         let mut text = format!("{} ({share} of the doubt in time)", measured.what);
         let mut by = vec![measured.by];
         if let Some(energy) = energy {
-            let measured = self.measurement(energy.cause);
+            let measured = self.stated.measurement(energy);
             text += &format!(", then {} ({} of that in energy)", measured.what, percent(energy.of_energy));
             by.extend(Some(measured.by).filter(|other| !by.contains(other)));
         }
@@ -211,31 +281,8 @@ impl<'a> Verdict<'a> {
         Some(if by.is_empty() { text } else { format!("{text}: {}", by.join(", ")) })
     }
 
-    /// What would settle a doubt.
-    pub fn measurement(&self, cause: Cause) -> Measurement {
-        let gpu = self.prediction.devices.first().map_or("this GPU", |device| &device.gpu);
-        let (what, by) = match cause {
-            Cause::Host if self.host_is_known() => {
-                ("steps of this network on this machine".into(), Some("calibrate measure"))
-            }
-            Cause::Host => ("how fast this machine's host launches".into(), Some("calibrate host")),
-            Cause::Clocks => (format!("steps on {gpu} at this clock or limit"), Some("calibrate sweep")),
-            Cause::Power => (format!("power on {gpu}"), Some("calibrate run")),
-            Cause::Exchange => ("what GPUs exchange over these links".into(), None),
-            Cause::Kernels(kind) => {
-                let known = self.prediction.layers.iter().any(|l| l.model() == kind && l.tier == Tier::Measured);
-                (format!("{}{kind} on {gpu}", if known { "more shapes of " } else { "" }), Some("calibrate run"))
-            }
-        };
-        Measurement { what, by }
-    }
-
-    fn host_is_known(&self) -> bool {
-        self.prediction.host.as_ref().is_some_and(|h| h.source.is_some())
-    }
-
     pub(crate) fn document(&self) -> Document {
-        let Trust { time, power, energy, doubts, .. } = &self.trust;
+        let Trust { time, power, energy, doubts, .. } = self.trust();
         let doubt = |doubt: &Doubt| {
             let (cause, kind) = match doubt.cause {
                 Cause::Host => ("host", None),
@@ -244,12 +291,12 @@ impl<'a> Verdict<'a> {
                 Cause::Exchange => ("exchange", None),
                 Cause::Kernels(kind) => ("kernels", Some(kind)),
             };
-            let Measurement { what: measure, by } = self.measurement(doubt.cause);
+            let Measurement { what: measure, by } = self.stated.measurement(doubt);
             DoubtDocument { cause, kind, measure, by, share_of_time: doubt.of_time, share_of_energy: doubt.of_energy }
         };
         Document {
             text: self.line(),
-            grade: self.trust.grade().name(),
+            grade: self.trust().grade().name(),
             time: (*time).into(),
             power: (*power).into(),
             energy: (*energy).into(),
@@ -373,7 +420,11 @@ mod tests {
     #[test]
     fn each_doubt_is_settled_by_its_own_measurement() {
         let (p, others) = (predicted("h200", "cudnn", 8), predicted("v100", "cudnn", 8));
-        let of = |p: &NetworkPrediction, cause| Verdict::of(p).measurement(cause);
+        let of = |p: &NetworkPrediction, cause| {
+            let stated = Statement::from(p);
+            let doubt = stated.trust.doubts.iter().find(|d| d.cause == cause).copied();
+            stated.measurement(&doubt.unwrap_or(Doubt { cause, measured: false, of_time: 0.0, of_energy: 0.0 }))
+        };
         let clocks = of(&p, Cause::Clocks);
         assert_eq!((&clocks.what[..], clocks.by), ("steps on h200 at this clock or limit", Some("calibrate sweep")));
         assert_eq!(of(&p, Cause::Power).what, "power on h200");

@@ -122,7 +122,7 @@ fn prediction(network: &str, batch: u64, ms: f64, watts: f64) -> NetworkPredicti
 fn a_comparison() {
     let entry = |gpu: &str, network: &str, batch, ms, watts, price: Option<f64>| {
         let error = (network == "resnet50").then_some(0.2387);
-        Entry::new(gpu, prediction(network, batch, ms, watts), error, 2.0, price)
+        Entry::new((&network.into(), &gpu.into()), &prediction(network, batch, ms, watts), error, 2.0, price)
     };
     let entries = vec![
         entry("v100", "resnet50", 1, 2.5, 115.0, Some(2.5)),
@@ -136,6 +136,7 @@ fn a_comparison() {
     let comparison = Comparison {
         title: "fp32 inference, cudnn profile (graph)".into(),
         alpha: 2.0,
+        notes: vec![Vec::new(); entries.len()],
         entries,
         left_out: ["m40", "p4"]
             .map(|gpu| LeftOut { gpu: gpu.into(), why: "no units that compute in bf16".into() })

@@ -1,7 +1,7 @@
 //! Budgets turned round: the largest batch of a network that keeps latency, energy and power within bounds.
 
 use crate::base::units::{Joules, Seconds, Watts};
-use crate::step::predictor::{Estimate, NetworkPrediction};
+use crate::step::predictor::{Estimate, NetworkPrediction, Summary};
 use std::fmt;
 
 /// What a step may take; what is left out is free. It must fit in memory, too.
@@ -50,14 +50,14 @@ impl Budget {
         self.latency.is_none() && self.energy_per_sample.is_none() && self.power.is_none()
     }
 
-    /// Whether a step keeps the bounds, of those that there are; memory is always one.
-    pub fn kept(&self, p: &NetworkPrediction) -> impl Iterator<Item = (Bound, bool)> {
+    /// Whether a step of so many samples keeps the bounds, of those that there are; memory is always one.
+    pub fn kept(&self, p: &Summary, batch: u64, fits_in_memory: bool) -> impl Iterator<Item = (Bound, bool)> + use<> {
         fn of<T: Copy>(estimate: &Estimate<T>, sure: bool) -> T {
             if sure { estimate.p95 } else { estimate.value }
         }
-        let per_sample = of(&p.energy, self.sure) / p.batch as f64;
+        let per_sample = of(&p.energy, self.sure) / batch as f64;
         let all = [
-            (Bound::Memory, Some(p.fits_in_memory)),
+            (Bound::Memory, Some(fits_in_memory)),
             (Bound::Latency, self.latency.map(|most| of(&p.time, self.sure) <= most)),
             (Bound::Power, self.power.map(|most| of(&p.power, self.sure) <= most)),
             (Bound::Energy, self.energy_per_sample.map(|most| per_sample <= most)),
@@ -67,7 +67,7 @@ impl Budget {
 
     /// The first bound that a step does not keep.
     pub fn broken(&self, p: &NetworkPrediction) -> Option<Bound> {
-        self.kept(p).find(|(_, kept)| !kept).map(|(bound, _)| bound)
+        self.kept(&p.summary(), p.batch, p.fits_in_memory).find(|(_, kept)| !kept).map(|(bound, _)| bound)
     }
 }
 

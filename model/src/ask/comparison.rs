@@ -1,18 +1,37 @@
 //! Networks on GPUs side by side: which GPU is best for what, and which of those that keep a budget to take.
 
-use crate::ask::budget::Bound;
+use crate::ask::budget::{Bound, Budget};
 use crate::ask::metric::energy_precision_ratio;
+use crate::base::name::Name;
+use crate::base::precision::{Mode, Precision};
 use crate::base::units::Joules;
-use crate::step::predictor::{Estimate, LayerPrediction, NetworkPrediction};
+use crate::step::predictor::{Estimate, HostOf, NetworkPrediction, Summary};
 use crate::step::trust::{Cause, Doubt, Trust, variance};
 
-/// A network on a GPU at a batch.
+/// A network on a GPU at a batch: what of its prediction is compared. Thousands are held side by side, so that texts are shared
+/// and layers left out.
 #[derive(Clone, Debug)]
 pub struct Entry {
+    /// The network's name.
+    pub network: Name,
     /// The GPU as typed.
-    pub gpu: String,
-    /// The prediction, with its layers as [`summed`].
-    pub prediction: NetworkPrediction,
+    pub gpu: Name,
+    /// The first GPU that takes part, by its own name; of a prediction that names none, none.
+    pub device: Option<Name>,
+    /// Samples per step.
+    pub batch: u64,
+    /// Format of activations and weights.
+    pub precision: Precision,
+    /// Whether a step of inference or of training.
+    pub mode: Mode,
+    /// Time, power and energy of the step.
+    pub summary: Summary,
+    /// The host of an eager step, where the framework profile says what it does.
+    pub host: Option<Box<HostOf>>,
+    /// Whether the step fits in the device's memory.
+    pub fits_in_memory: bool,
+    /// How far the prediction can be trusted, as its layers say; of its doubts those that are the widest of any [`Measure`].
+    pub trust: Trust,
     /// Published top-1 error of trained weights.
     pub top1_error: Option<f64>,
     /// Energy-precision ratio.
@@ -23,62 +42,77 @@ pub struct Entry {
     pub price_per_million: Option<f64>,
 }
 
+/// A text, which is the known one where they are alike.
+fn shared(known: &Name, text: &str) -> Name {
+    if *known == *text { known.clone() } else { text.into() }
+}
+
+/// The doubt that has the largest part of the variance of a measure's interval, and that part from 0 to 1.
+fn widest(doubts: &[Doubt], measure: Measure) -> Option<(f64, &Doubt)> {
+    let share = |doubt: &Doubt| match measure {
+        Measure::Time | Measure::PricePerMillion => doubt.of_time,
+        Measure::EnergyPerSample | Measure::Edp => doubt.of_energy,
+        Measure::Power if doubt.cause == Cause::Power => 1.0,
+        Measure::Power => 0.0,
+    };
+    let parts = doubts.iter().map(|doubt| (share(doubt), doubt));
+    parts.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(part, _)| *part > 0.0)
+}
+
+/// Without the doubts that are never the widest.
+fn deciding(trust: Trust) -> Trust {
+    let widest = Measure::ALL.map(|measure| widest(&trust.doubts, measure));
+    let is_one = |doubt: &&Doubt| widest.iter().flatten().any(|(_, one)| std::ptr::eq(*one, *doubt));
+    let mut doubts: Vec<Doubt> = trust.doubts.iter().filter(is_one).copied().collect();
+    doubts.shrink_to_fit();
+    Trust { doubts, ..trust }
+}
+
 impl Entry {
-    /// `alpha`: weight of the error in the energy-precision ratio.
+    /// Of a prediction of this network on this GPU as typed; `alpha`: weight of the error in the energy-precision ratio.
     pub fn new(
-        gpu: &str,
-        prediction: NetworkPrediction,
+        (network, gpu): (&Name, &Name),
+        p: &NetworkPrediction,
         top1_error: Option<f64>,
         alpha: f64,
         price_per_hour: Option<f64>,
     ) -> Self {
-        let prediction = NetworkPrediction { layers: summed(prediction.layers), ..prediction };
         Self {
-            gpu: gpu.to_string(),
+            network: shared(network, &p.network),
+            gpu: gpu.clone(),
+            device: p.devices.first().map(|device| shared(gpu, &device.gpu)),
+            batch: p.batch,
+            precision: p.precision,
+            mode: p.mode,
+            summary: p.summary(),
+            host: p.host.clone().map(Box::new),
+            fits_in_memory: p.fits_in_memory,
+            trust: deciding(Trust::of(p)),
             top1_error,
-            epr: top1_error.map(|e| energy_precision_ratio(e, alpha, prediction.energy_per_sample())),
+            epr: top1_error.map(|e| energy_precision_ratio(e, alpha, p.energy_per_sample())),
             price_per_hour,
-            price_per_million: price_per_hour.map(|p| p / 3600.0 * 1e6 / prediction.samples_per_second()),
-            prediction,
+            price_per_million: price_per_hour.map(|price| price / 3600.0 * 1e6 / p.samples_per_second()),
         }
     }
 
     /// Whether the host, not the GPU, decides how long its step takes.
     pub fn of_host(&self) -> bool {
-        self.prediction.host.as_ref().is_some_and(|h| h.decides)
+        self.host.as_ref().is_some_and(|h| h.decides)
     }
-}
 
-/// Layers of a kind and phase that rest on the same and are bound by the same, added up under the name of the first: thousands of
-/// predictions side by side are held without the layers of each.
-fn summed(layers: Vec<LayerPrediction>) -> Vec<LayerPrediction> {
-    let key = |l: &LayerPrediction| (l.model(), l.phase, l.tier, l.bound_by, l.in_domain);
-    let mut sums: Vec<LayerPrediction> = Vec::new();
-    for layer in layers {
-        let Some(sum) = sums.iter_mut().find(|sum| key(sum) == key(&layer)) else {
-            sums.push(layer);
-            continue;
-        };
-        let (a, b) = (sum.time, layer.time);
-        sum.time = Estimate { value: a.value + b.value, p05: a.p05 + b.p05, p95: a.p95 + b.p95 };
-        sum.energy += layer.energy;
-        sum.power = sum.energy / sum.time.value;
-        sum.bound += layer.bound;
-        sum.ops += layer.ops;
-        sum.read += layer.read;
-        sum.written += layer.written;
+    /// Whether each bound of a budget is kept, of those that there are.
+    pub fn kept(&self, budget: &Budget) -> impl Iterator<Item = (Bound, bool)> + use<> {
+        budget.kept(&self.summary, self.batch, self.fits_in_memory)
     }
-    sums.shrink_to_fit();
-    sums
 }
 
 /// The largest batch within a budget.
 #[derive(Clone, Debug)]
 pub struct Largest {
     /// The network.
-    pub network: String,
+    pub network: Name,
     /// The GPU as typed.
-    pub gpu: String,
+    pub gpu: Name,
     /// With that batch; `None` where no batch keeps the budget.
     pub entry: Option<Entry>,
     /// What a larger batch would break, or what every batch does.
@@ -129,12 +163,12 @@ impl Measure {
     /// Of an entry, in the unit; `None` without a price. A product of time and energy has the width of energy, whose
     /// interval is the wider one.
     pub fn of(self, e: &Entry) -> Option<Estimate<f64>> {
-        let p = &e.prediction;
+        let p = &e.summary;
         let time = [p.time.value, p.time.p05, p.time.p95].map(|v| v.get());
         let energy = [p.energy.value, p.energy.p05, p.energy.p95].map(|v| v.get());
         let ([value, p05, p95], by) = match self {
             Self::Time => (time, 1.0),
-            Self::EnergyPerSample => (energy, 1.0 / p.batch as f64),
+            Self::EnergyPerSample => (energy, 1.0 / e.batch as f64),
             Self::Edp => (energy, time[0]),
             Self::Power => ([p.power.value, p.power.p05, p.power.p95].map(|v| v.get()), 1.0),
             Self::PricePerMillion => (time, e.price_per_million? / time[0]),
@@ -172,25 +206,17 @@ impl<'a> Best<'a> {
 
     /// Of whom what is to be measured to learn which is the best: the widest doubt of any of the contenders, by its part of the
     /// variance of the measure's interval. `None` where it is sure already.
-    pub fn decided_by(&self) -> Option<(&'a Entry, Cause)> {
-        let of = |entry: &'a Entry| -> Option<(f64, &'a Entry, Cause)> {
+    pub fn decided_by(&self) -> Option<(&'a Entry, &'a Doubt)> {
+        let of = |entry: &'a Entry| {
             let value = self.measure.of(entry)?;
-            let all = variance(value.p05, value.p95);
-            let share = |doubt: &Doubt| match self.measure {
-                Measure::Time | Measure::PricePerMillion => doubt.of_time,
-                Measure::EnergyPerSample | Measure::Edp => doubt.of_energy,
-                Measure::Power if doubt.cause == Cause::Power => 1.0,
-                Measure::Power => 0.0,
-            };
-            let doubts = Trust::of(&entry.prediction).doubts;
-            let widest = doubts.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;
-            Some((all * share(widest), entry, widest.cause))
+            let (part, doubt) = widest(&entry.trust.doubts, self.measure)?;
+            Some((variance(value.p05, value.p95) * part, entry, doubt))
         };
         if self.sure() {
             return None;
         }
         let widest = self.contenders().filter_map(of).max_by(|a, b| a.0.total_cmp(&b.0));
-        widest.filter(|(part, ..)| *part > 0.0).map(|(_, entry, cause)| (entry, cause))
+        widest.filter(|(part, ..)| *part > 0.0).map(|(_, entry, doubt)| (entry, doubt))
     }
 }
 
@@ -205,9 +231,9 @@ fn best_of<'a>(entries: &[&'a Entry], measure: Measure) -> Option<Best<'a>> {
 /// The best GPU by every measure, for every network and batch in the order they came; what does not fit is no choice.
 pub fn best(entries: &[Entry]) -> Vec<Best<'_>> {
     let mut groups: Vec<Vec<&Entry>> = Vec::new();
-    for e in entries.iter().filter(|e| e.prediction.fits_in_memory) {
-        let key = |e: &Entry| (e.prediction.network.clone(), e.prediction.batch);
-        match groups.iter_mut().find(|group| key(group[0]) == key(e)) {
+    for e in entries.iter().filter(|e| e.fits_in_memory) {
+        let alike = |other: &Entry| other.network == e.network && other.batch == e.batch;
+        match groups.iter_mut().find(|group| alike(group[0])) {
             Some(group) => group.push(e),
             None => groups.push(vec![e]),
         }
@@ -224,8 +250,8 @@ pub fn best(entries: &[Entry]) -> Vec<Best<'_>> {
 /// Networks, batches and GPUs that [`best`] leaves out since they do not fit, GPUs by network and batch.
 pub fn no_choice(entries: &[Entry]) -> Vec<(&str, u64, Vec<&str>)> {
     let mut list: Vec<(&str, u64, Vec<&str>)> = Vec::new();
-    for e in entries.iter().filter(|e| !e.prediction.fits_in_memory) {
-        let (network, batch) = (e.prediction.network.as_str(), e.prediction.batch);
+    for e in entries.iter().filter(|e| !e.fits_in_memory) {
+        let (network, batch) = (e.network.as_str(), e.batch);
         match list.iter_mut().find(|(n, b, _)| (*n, *b) == (network, batch)) {
             Some((_, _, gpus)) => gpus.push(&e.gpu),
             None => list.push((network, batch, vec![&e.gpu])),
@@ -240,7 +266,7 @@ fn within(largest: &[Largest]) -> impl Iterator<Item = &Entry> {
 
 /// The network with the least error that keeps the budget somewhere, where it takes the least energy per sample.
 pub fn most_accurate(largest: &[Largest]) -> Option<&Entry> {
-    let order = |e: &Entry| Some((e.top1_error?, e.prediction.energy_per_sample().get()));
+    let order = |e: &Entry| Some((e.top1_error?, e.summary.energy_per_sample(e.batch).get()));
     let known = within(largest).filter_map(|e| Some((e, order(e)?)));
     known.min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(e, _)| e)
 }
@@ -249,7 +275,7 @@ pub fn most_accurate(largest: &[Largest]) -> Option<&Entry> {
 pub fn cheapest(largest: &[Largest]) -> Vec<Best<'_>> {
     let mut groups: Vec<Vec<&Entry>> = Vec::new();
     for e in within(largest) {
-        match groups.iter_mut().find(|group| group[0].prediction.network == e.prediction.network) {
+        match groups.iter_mut().find(|group| group[0].network == e.network) {
             Some(group) => group.push(e),
             None => groups.push(vec![e]),
         }
@@ -260,7 +286,6 @@ pub fn cheapest(largest: &[Largest]) -> Vec<Best<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::precision::{Mode, Precision};
     use crate::base::units::{Seconds, Watts};
     use crate::catalog;
     use crate::net::network::ShapedNetwork;
@@ -280,33 +305,27 @@ mod tests {
         p.power = Estimate { value: Watts::new(value), p05: Watts::new(p05), p95: Watts::new(p95) };
         let (value, p05, p95) = around(1e-3 * ms * watts);
         p.energy = Estimate { value: Joules::new(value), p05: Joules::new(p05), p95: Joules::new(p95) };
-        Entry::new(gpu, p, (network == "known").then_some(0.25), 1.0, price)
+        Entry::new((&network.into(), &gpu.into()), &p, (network == "known").then_some(0.25), 1.0, price)
     }
 
+    /// What would decide is read off the entries, as layers said when they were made.
     #[test]
-    fn summed_layers_say_of_the_whole_what_all_of_them_do() {
-        let board = catalog::gpu("h200").expect("known");
-        let framework = catalog::framework("pytorch").expect("known");
-        let network = catalog::network("resnet50").expect("known");
-        let network = ShapedNetwork::new(&network, 8, Precision::Fp16, &[]).expect("fits");
-        let p = Predictor::shipped(board, framework).predict(&network, Mode::Training).expect("runs");
-        let few = Entry::new("h200", p.clone(), None, 1.0, None).prediction;
-        assert!(few.layers.len() * 4 < p.layers.len(), "{} of {}", few.layers.len(), p.layers.len());
-        let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-12, "{a} {b}");
-        let sum = |p: &NetworkPrediction| {
-            p.layers.iter().fold((0.0, 0.0), |sum, l| {
-                assert!((l.power.get() * l.time.value.get() / l.energy.get() - 1.0).abs() < 1e-12);
-                (sum.0 + l.time.p95.get(), sum.1 + l.energy.get())
-            })
-        };
-        close(sum(&few).0, sum(&p).0);
-        close(sum(&few).1, sum(&p).1);
-        let (found, whole) = (Trust::of(&few).doubts, Trust::of(&p).doubts);
-        assert_eq!(found.len(), whole.len());
-        for (a, b) in found.iter().zip(&whole) {
-            assert_eq!(a.cause, b.cause);
-            close(a.of_time + 1.0, b.of_time + 1.0);
-            close(a.of_energy + 1.0, b.of_energy + 1.0);
+    fn an_entry_doubts_what_its_whole_prediction_does() {
+        for (gpu, framework, mode) in [("h200", "pytorch", Mode::Training), ("v100", "cudnn", Mode::Inference)] {
+            let board = catalog::gpu(gpu).expect("known");
+            let profile = catalog::framework(framework).expect("known");
+            let network = catalog::network("resnet50").expect("known");
+            let network = ShapedNetwork::new(&network, 8, Precision::Fp16, &[]).expect("fits");
+            let p = Predictor::shipped(board, profile).predict(&network, mode).expect("runs");
+            let entry = Entry::new((&"resnet50".into(), &gpu.into()), &p, None, 1.0, None);
+            let whole = Trust::of(&p);
+            assert!(whole.doubts.len() > 3, "{gpu}: {:?}", whole.doubts);
+            for measure in Measure::ALL {
+                let found = widest(&entry.trust.doubts, measure);
+                assert_eq!(found, widest(&whole.doubts, measure), "{gpu} {}", measure.name());
+                assert!(found.is_some(), "{gpu} {}", measure.name());
+            }
+            assert_eq!(Trust { doubts: Vec::new(), ..entry.trust }, Trust { doubts: Vec::new(), ..whole }, "{gpu}");
         }
     }
 
@@ -320,7 +339,7 @@ mod tests {
         ];
         let found = best(&entries);
         let of = |network: &str, measure| {
-            let found = found.iter().find(|b| b.entry.prediction.network == network && b.measure == measure);
+            let found = found.iter().find(|b| b.entry.network == *network && b.measure == measure);
             found.map(|b| (b.entry.gpu.as_str(), b.near.iter().map(|e| e.gpu.as_str()).collect::<Vec<_>>()))
         };
         assert_eq!(of("a", Measure::Time), Some(("fast", vec!["near"])));
@@ -343,23 +362,27 @@ mod tests {
         let time = by(Measure::Time);
         assert!(!time.sure() && time.contenders().map(|e| e.gpu.as_str()).eq(["fast", "near"]));
         // Both have the same doubts; that of the wider interval on a logarithmic scale, of equal ones the last, is named.
-        assert!(matches!(time.decided_by(), Some((_, Cause::Kernels(_)))), "{:?}", time.decided_by().map(|d| d.1));
+        assert!(
+            matches!(time.decided_by(), Some((_, Doubt { cause: Cause::Kernels(_), .. }))),
+            "{:?}",
+            time.decided_by().map(|d| d.1)
+        );
         assert!(by(Measure::Power).decided_by().is_none());
         assert!(by(Measure::Power).sure());
         let mut apart = entries.to_vec();
-        apart[1].prediction.power.p05 = Watts::new(40.0);
+        apart[1].summary.power.p05 = Watts::new(40.0);
         let found = best(&apart);
         let power = found.iter().find(|b| b.measure == Measure::Power).expect("measured");
-        assert_eq!(power.decided_by().map(|(e, cause)| (e.gpu.as_str(), cause)), Some(("near", Cause::Power)));
+        assert_eq!(power.decided_by().map(|(e, doubt)| (e.gpu.as_str(), doubt.cause)), Some(("near", Cause::Power)));
     }
 
     #[test]
     fn what_does_not_fit_is_never_best() {
         let mut entries = [entry("small", "a", 1.0, 10.0, None), entry("large", "a", 9.0, 90.0, None)];
-        entries[0].prediction.fits_in_memory = false;
+        entries[0].fits_in_memory = false;
         assert!(best(&entries).iter().all(|b| b.entry.gpu == "large" && b.near.is_empty()));
         assert_eq!(no_choice(&entries), [("a", 4, vec!["small"])]);
-        entries[1].prediction.fits_in_memory = false;
+        entries[1].fits_in_memory = false;
         assert!(best(&entries).is_empty());
         assert_eq!(no_choice(&entries), [("a", 4, vec!["small", "large"])]);
     }
@@ -367,7 +390,7 @@ mod tests {
     #[test]
     fn accuracy_and_price_choose_among_what_keeps_the_budget() {
         let largest = |entry: Option<Entry>| Largest {
-            network: entry.as_ref().map_or("c".into(), |e| e.prediction.network.clone()),
+            network: entry.as_ref().map_or("c".into(), |e| e.network.clone()),
             gpu: entry.as_ref().map_or("v100".into(), |e| e.gpu.clone()),
             entry,
             stopped: Bound::Latency,

@@ -84,6 +84,8 @@ pub enum Cause {
 pub struct Doubt {
     /// What is not known.
     pub cause: Cause,
+    /// Of kernels, whether some of their kind rest on rows of that very board.
+    pub measured: bool,
     /// Its share of the variance of the time's interval on a logarithmic scale, from 0 to 1.
     pub of_time: f64,
     /// The same of the energy's.
@@ -163,28 +165,29 @@ fn causes(p: &NetworkPrediction) -> Vec<Doubt> {
     // Limits cut intervals of power off: shares are then of what there is.
     let whole = |all: f64, of: usize| all.max(hosts[of] + clocks[of]);
     let (time, energy, rest) = (whole(time, 0), whole(energy, 2), [rest(time, 0), rest(energy, 2)]);
-    let mut kinds: Vec<(Cause, f64)> = Vec::new();
+    let mut kinds: Vec<(Cause, f64, bool)> = Vec::new();
     for layer in &p.layers {
-        let cause = match layer.bound_by {
-            BoundBy::Exchange => Cause::Exchange,
-            _ => Cause::Kernels(layer.model()),
+        let (cause, measured) = match layer.bound_by {
+            BoundBy::Exchange => (Cause::Exchange, false),
+            _ => (Cause::Kernels(layer.model()), layer.tier == Tier::Measured),
         };
         let width = (layer.time.p95 - layer.time.p05).get();
-        match kinds.iter_mut().find(|(other, _)| *other == cause) {
-            Some((_, sum)) => *sum += width,
-            None => kinds.push((cause, width)),
+        match kinds.iter_mut().find(|(other, ..)| *other == cause) {
+            Some((_, sum, any)) => (*sum, *any) = (*sum + width, *any || measured),
+            None => kinds.push((cause, width, measured)),
         }
     }
-    let widths: f64 = kinds.iter().map(|(_, width)| width).sum();
-    let of_kind = |(cause, width): (Cause, f64)| Doubt {
+    let widths: f64 = kinds.iter().map(|(_, width, _)| width).sum();
+    let of_kind = |(cause, width, measured): (Cause, f64, bool)| Doubt {
         cause,
+        measured,
         of_time: share(width, widths) * share(rest[0], time),
         of_energy: share(width, widths) * share(rest[1] * (1.0 - power), energy),
     };
     let others = [(Cause::Host, hosts), (Cause::Clocks, clocks)];
-    let others =
-        others.map(|(cause, of)| Doubt { cause, of_time: share(of[0], time), of_energy: share(of[2], energy) });
-    let of_power = Doubt { cause: Cause::Power, of_time: 0.0, of_energy: share(rest[1] * power, energy) };
+    let other = |cause, of_time, of_energy| Doubt { cause, measured: false, of_time, of_energy };
+    let others = others.map(|(cause, of)| other(cause, share(of[0], time), share(of[2], energy)));
+    let of_power = other(Cause::Power, 0.0, share(rest[1] * power, energy));
     let all = kinds.into_iter().map(of_kind).chain(others).chain([of_power]);
     let most = |d: &Doubt| d.of_time.max(d.of_energy);
     let mut list: Vec<Doubt> = all.filter(|d| most(d) > 0.0).collect();

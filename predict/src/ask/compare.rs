@@ -7,17 +7,34 @@ use crate::session::{Session, once};
 use crate::source::Source;
 use joulecast_model::ask::budget::{Bound, Budget, largest_batch};
 use joulecast_model::ask::comparison::{Entry, Largest};
+use joulecast_model::base::name::Name;
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::predictor::NetworkPrediction;
 use joulecast_reports::compare::{Comparison, LeftOut};
+use joulecast_reports::warnings::words;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// No larger batch is tried for a budget.
 const LARGEST_BATCH: u64 = 4096;
 /// So many batches of a network are kept with their shapes at most.
 const MOST_SHAPED: usize = 8;
+
+/// Texts, of which those that are alike are one.
+#[derive(Default)]
+struct Texts(HashSet<Name>);
+
+impl Texts {
+    fn one(&mut self, text: String) -> Name {
+        if let Some(known) = self.0.get(text.as_str()) {
+            return known.clone();
+        }
+        let name = Name::from(text);
+        self.0.insert(name.clone());
+        name
+    }
+}
 
 /// What is compared besides steps.
 #[derive(Clone, Debug)]
@@ -41,6 +58,7 @@ impl Default for Question {
 
 /// A team with its price per hour.
 struct Priced {
+    name: Name,
     cluster: Cluster,
     price: Option<f64>,
 }
@@ -51,6 +69,7 @@ struct Pair<'a> {
     question: &'a Question,
     on: &'a Priced,
     source: &'a Source,
+    network: &'a Name,
     /// The network with its shapes, which no team changes, by the samples of each GPU.
     shaped: &'a RefCell<BTreeMap<u64, Arc<ShapedNetwork>>>,
 }
@@ -74,9 +93,9 @@ impl Pair<'_> {
         }
     }
 
-    fn entry(&self, prediction: NetworkPrediction) -> Entry {
+    fn entry(&self, prediction: &NetworkPrediction) -> Entry {
         let error = self.source.network.published.top1_error;
-        Entry::new(&self.on.cluster.name, prediction, error, self.question.alpha, self.on.price)
+        Entry::new((self.network, &self.on.name), prediction, error, self.question.alpha, self.on.price)
     }
 
     /// The largest batch within the budget, of those asked for or of all.
@@ -98,11 +117,10 @@ impl Pair<'_> {
             (best, stopped)
         };
         let entry = match batch {
-            Some(batch) => Some(self.entry(self.at(batch)?)),
+            Some(batch) => Some(self.entry(&self.at(batch)?)),
             None => None,
         };
-        let (network, gpu) = (self.source.network.name.clone(), self.on.cluster.name.clone());
-        Ok(Largest { network, gpu, entry, stopped })
+        Ok(Largest { network: self.network.clone(), gpu: self.on.name.clone(), entry, stopped })
     }
 }
 
@@ -194,7 +212,7 @@ pub fn compare(session: &Session, request: &Request, question: &Question) -> Res
         return Err(Failure::usage("not every batch divides among GPUs: give --batch, or --scaling weak"));
     }
     let prices = priced(session, request, &question.prices)?;
-    let networks = session.networks(&request.networks, &request.reading)?;
+    let networks = session.networks_in_turn(&request.networks, &request.reading)?;
     let mut on = Vec::new();
     let (able, left_out) = able(session, request)?;
     for (team, cluster) in able {
@@ -204,16 +222,21 @@ pub fn compare(session: &Session, request: &Request, question: &Question) -> Res
             Ok(prices.iter().find(|(name, _)| *name == gpu).map(|(_, price)| *count as f64 * price))
         });
         let price = each.collect::<Result<Option<Vec<f64>>, Failure>>()?.map(|each| each.iter().sum());
-        on.push(Priced { cluster, price });
+        on.push(Priced { name: cluster.name.as_str().into(), cluster, price });
     }
     let batches = once(batches, "--batch", u64::to_string);
-    let (mut entries, mut largest) = (Vec::with_capacity(networks.len() * on.len() * batches.len()), Vec::new());
-    for source in &networks {
-        let shaped = RefCell::default();
+    let mut texts = Texts::default();
+    let most = networks.len() * on.len() * batches.len();
+    let (mut entries, mut notes, mut largest) = (Vec::with_capacity(most), Vec::with_capacity(most), Vec::new());
+    for source in networks {
+        let source = &*source?;
+        let (shaped, network) = (RefCell::default(), source.network.name.as_str().into());
         for on in &on {
-            let pair = Pair { request, question, on, source, shaped: &shaped };
+            let pair = Pair { request, question, on, source, network: &network, shaped: &shaped };
             for &batch in &batches {
-                entries.push(pair.entry(pair.at(batch)?));
+                let prediction = pair.at(batch)?;
+                entries.push(pair.entry(&prediction));
+                notes.push(prediction.warnings.iter().map(|warning| texts.one(words(warning))).collect());
             }
             if !budget.is_free() {
                 largest.push(pair.largest(&batches)?);
@@ -223,5 +246,5 @@ pub fn compare(session: &Session, request: &Request, question: &Question) -> Res
     let first = on.first().ok_or_else(|| Failure::usage("no GPU to compare"))?;
     let title = title(request, question, &first.cluster);
     let budget = (!budget.is_free()).then_some(budget);
-    Ok(Comparison { title, alpha: question.alpha, entries, left_out, budget, largest })
+    Ok(Comparison { title, alpha: question.alpha, entries, notes, left_out, budget, largest })
 }

@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory as _};
 use joulecast_model::ask::capacity::PlanFile;
 use joulecast_reports::export::{Export, Format};
 use joulecast_reports::given;
-use joulecast_reports::verdict::Verdict;
+use joulecast_reports::verdict::{Statement, Verdict};
 use serde_json::{Map, Value, json};
 use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
@@ -353,8 +353,7 @@ fn compare(session: &Session, arguments: &Map<String, Value>) -> Result<Answered
     let found = ask::compare(session, &request, &question)?;
     let mut lines = found.conclusions();
     lines.extend(found.entries.iter().map(|entry| {
-        let p = &entry.prediction;
-        format!("{} on {} at batch {}: {}", p.network, entry.gpu, p.batch, Verdict::of(p).line())
+        format!("{} on {} at batch {}: {}", entry.network, entry.gpu, entry.batch, Statement::from(entry).line())
     }));
     Ok(Answered { document: json_of(&found)?, verdict: lines.join("\n") })
 }

@@ -18,12 +18,13 @@ use crate::request::Request;
 use crate::session::Session;
 use anyhow::{Context as _, anyhow};
 use joulecast_model::ask::capacity::PlanFile;
+use joulecast_model::ask::comparison::Entry;
 use joulecast_model::base::order::sort_by;
 use joulecast_model::catalog;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::step::predict::Predictor;
-use joulecast_model::step::predictor::NetworkPrediction;
 use joulecast_model::step::training::Training;
+use joulecast_reports::compare::Comparison;
 use joulecast_reports::export::{Export as _, ExportError, Format};
 use joulecast_reports::fleet::FIGURE_NAMES;
 use joulecast_reports::prediction::{Asked, Shown};
@@ -31,7 +32,7 @@ use joulecast_reports::table::Table;
 use joulecast_reports::verdict::Verdict;
 use joulecast_reports::warnings::words;
 use joulecast_reports::{compare, describe, fleet, given, say};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::mem::ManuallyDrop;
@@ -72,40 +73,39 @@ const PLACES: usize = 3;
 /// Notes on many predictions that are told.
 const MOST_NOTES: usize = 12;
 
-/// A network on a GPU, with the batches that a note is of.
-type Place = (String, Vec<u64>);
+/// Whether two entries are of one network on one GPU; those that are stand side by side.
+fn of_one_place(a: &&Entry, b: &&Entry) -> bool {
+    (&a.network, &a.gpu) == (&b.network, &b.gpu)
+}
 
-/// `compared`: how many batches there are; all of them need no names.
-fn place_words((place, batches): &Place, compared: usize) -> String {
-    let named: Vec<String> = batches.iter().map(u64::to_string).collect();
-    if named.len() == compared { place.clone() } else { format!("{place} at batch {}", named.join(" and ")) }
+/// Where a note is of, by its entries there. `compared`: how many batches there are; all of them need no names.
+fn place_words(place: &[&Entry], compared: usize) -> String {
+    let named: Vec<String> = place.iter().map(|entry| entry.batch.to_string()).collect();
+    let place = place.first().map_or(String::new(), |entry| format!("{} on {}", entry.network, entry.gpu));
+    if named.len() == compared { place } else { format!("{place} at batch {}", named.join(" and ")) }
 }
 
 /// What predictions have to tell, each once, with what it is of.
-fn tell_warnings<'a>(predictions: impl Iterator<Item = (&'a str, &'a NetworkPrediction)>) {
-    let predictions: Vec<(&str, &NetworkPrediction)> = predictions.collect();
-    let compared = predictions.iter().map(|(_, p)| p.batch).collect::<BTreeSet<_>>().len();
-    let mut told: Vec<(String, Vec<Place>)> = Vec::new();
-    for (gpu, prediction) in predictions {
-        let place = format!("{} on {gpu}", prediction.network);
-        for text in prediction.warnings.iter().map(words) {
-            let known = told.iter().position(|(other, _)| *other == text).unwrap_or_else(|| {
+fn tell_warnings(found: &Comparison) {
+    let compared = found.entries.iter().map(|entry| entry.batch).collect::<BTreeSet<_>>().len();
+    let (mut told, mut known) = (Vec::<(&str, Vec<&Entry>)>::new(), HashMap::<&str, usize>::new());
+    for (entry, notes) in found.entries.iter().zip(&found.notes) {
+        for text in notes {
+            let at = *known.entry(text).or_insert(told.len());
+            if at == told.len() {
                 told.push((text, Vec::new()));
-                told.len() - 1
-            });
-            let places = &mut told[known].1;
-            match places.iter_mut().find(|(other, _)| *other == place) {
-                Some((_, batches)) => batches.push(prediction.batch),
-                None => places.push((place.clone(), vec![prediction.batch])),
             }
+            told[at].1.push(entry);
         }
     }
     // Those of most predictions first, where there are more than anybody reads.
     if told.len() > MOST_NOTES {
-        sort_by(&mut told, |(_, a), (_, b)| b.len().cmp(&a.len()));
+        let places = |of: &[&Entry]| of.chunk_by(of_one_place).count();
+        sort_by(&mut told, |(_, a), (_, b)| places(b).cmp(&places(a)));
     }
     let further = told.len().saturating_sub(MOST_NOTES);
-    for (text, places) in told.into_iter().take(MOST_NOTES) {
+    for (text, of) in told.into_iter().take(MOST_NOTES) {
+        let places: Vec<&[&Entry]> = of.chunk_by(of_one_place).collect();
         let more = places.len().saturating_sub(PLACES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let named: Vec<String> = places.iter().take(PLACES).map(|place| place_words(place, compared)).collect();
@@ -167,7 +167,7 @@ fn compare(session: &Session, args: &CompareArgs, line: String) -> Result<(), Fa
     }
     args.output.export(&found, args.format)?;
     // After the answer, which they would push off the screen.
-    tell_warnings(found.entries.iter().map(|entry| (entry.gpu.as_str(), &entry.prediction)));
+    tell_warnings(&found);
     Ok(())
 }
 

@@ -13,7 +13,6 @@ use joulecast_predict::request::{Batch, Reading, Runner, Team};
 use joulecast_predict::{Request, Session};
 use joulecast_reports::export::{Export, Format};
 use joulecast_reports::prediction::{Asked, Shown};
-use joulecast_reports::warnings::words;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -113,7 +112,7 @@ impl Setup {
 #[derive(Serialize)]
 struct Notes<'a> {
     gpu: &'a str,
-    warnings: Vec<String>,
+    warnings: Vec<&'a str>,
 }
 
 /// A comparison with what its document has no place for.
@@ -149,10 +148,9 @@ fn curves(session: &Session, setup: &Setup) -> Result<String, String> {
 
 fn compare(session: &Session, setup: &Setup) -> Result<String, String> {
     let found = ask::compare(session, &setup.request()?, &ask::Question::default()).map_err(|e| e.to_string())?;
-    let notes = found
-        .entries
-        .iter()
-        .map(|entry| Notes { gpu: &entry.gpu, warnings: entry.prediction.warnings.iter().map(words).collect() });
+    let each = found.entries.iter().zip(&found.notes);
+    let notes =
+        each.map(|(entry, notes)| Notes { gpu: &entry.gpu, warnings: notes.iter().map(|note| &**note).collect() });
     let comparison = serde_json::from_str(&json(&found)?).map_err(|e| e.to_string())?;
     serde_json::to_string(&Compared { comparison, notes: notes.collect() }).map_err(|e| e.to_string())
 }

@@ -1,11 +1,11 @@
 //! A comparison as `comparison/1` and as rows.
 
 use crate::record::{self, Figures};
-use crate::verdict::{Measurement, Verdict};
+use crate::verdict::{Measurement, Statement};
 use joulecast_model::ask::budget::{Bound, Budget};
 use joulecast_model::ask::comparison::{Best, Entry, Largest, best, cheapest, most_accurate};
+use joulecast_model::base::name::Name;
 use joulecast_model::base::units::Joules;
-use joulecast_model::step::trust::Trust;
 use serde::Serialize;
 
 /// What was compared.
@@ -17,6 +17,8 @@ pub struct Comparison {
     pub alpha: f64,
     /// Networks in the order they were asked for, GPUs within, batches within.
     pub entries: Vec<Entry>,
+    /// What a reader of each entry should know, in words; those that are alike share their text. No document has it.
+    pub notes: Vec<Vec<Name>>,
     /// GPUs that were asked for and cannot do what is compared.
     pub left_out: Vec<LeftOut>,
     /// The budget, where there is one.
@@ -150,16 +152,15 @@ struct Choice<'a> {
 }
 
 fn row<'a>(c: &Comparison, e: &'a Entry) -> Row<'a> {
-    let p = &e.prediction;
-    let meets = |bound| c.budget.as_ref()?.kept(p).find(|(b, _)| *b == bound).map(|(_, kept)| kept);
+    let (p, trust) = (&e.summary, &e.trust);
+    let meets = |bound| e.kept(c.budget.as_ref()?).find(|(b, _)| *b == bound).map(|(_, kept)| kept);
     let answer = c.answer(e);
-    let trust = Trust::of(p);
     Row {
-        network: &p.network,
+        network: &e.network,
         gpu: &e.gpu,
-        batch: p.batch,
-        precision: p.precision.name(),
-        mode: p.mode.name(),
+        batch: e.batch,
+        precision: e.precision.name(),
+        mode: e.mode.name(),
         time_tier: p.time_tier.name(),
         power_tier: p.power_tier.name(),
         time_grade: trust.time.grade.name(),
@@ -167,11 +168,11 @@ fn row<'a>(c: &Comparison, e: &'a Entry) -> Row<'a> {
         energy_grade: trust.energy.grade.name(),
         expected_energy_error: trust.energy.error,
         core_clock_mhz: p.clock.to_mhz(),
-        figures: Figures::of(p),
-        host_decides: p.host.as_ref().map(|h| h.decides),
-        host_factor: p.host.as_ref().map(|h| h.factor),
-        host_source: p.host.as_ref().and_then(|h| h.source.as_deref()),
-        fits_in_memory: p.fits_in_memory,
+        figures: Figures::of(p, e.batch),
+        host_decides: e.host.as_ref().map(|h| h.decides),
+        host_factor: e.host.as_ref().map(|h| h.factor),
+        host_source: e.host.as_ref().and_then(|h| h.source.as_deref()),
+        fits_in_memory: e.fits_in_memory,
         top1_error: e.top1_error,
         epr_j: e.epr.map(Joules::get),
         price_per_hour: e.price_per_hour,
@@ -194,21 +195,20 @@ impl Comparison {
     /// What an entry is the answer to: the largest batch within the budget of its network and GPU.
     fn answer(&self, e: &Entry) -> Option<&Largest> {
         fn key(e: &Entry) -> (&str, &str, u64) {
-            (&e.prediction.network, &e.gpu, e.prediction.batch)
+            (&e.network, &e.gpu, e.batch)
         }
         self.largest.iter().find(|l| l.entry.as_ref().is_some_and(|a| key(a) == key(e)))
     }
 }
 
 fn choice(e: &Entry) -> Choice<'_> {
-    Choice { network: &e.prediction.network, gpu: &e.gpu, batch: e.prediction.batch }
+    Choice { network: &e.network, gpu: &e.gpu, batch: e.batch }
 }
 
 fn winner<'a>(b: &Best<'a>) -> Winner<'a> {
-    let p = &b.entry.prediction;
     Winner {
-        network: &p.network,
-        batch: p.batch,
+        network: &b.entry.network,
+        batch: b.entry.batch,
         metric: b.measure.name(),
         gpu: &b.entry.gpu,
         value: b.value,
@@ -219,8 +219,8 @@ fn winner<'a>(b: &Best<'a>) -> Winner<'a> {
 }
 
 fn decided<'a>(b: &Best<'a>) -> Option<Decided<'a>> {
-    let (e, cause) = b.decided_by()?;
-    let Measurement { what: measure, by } = Verdict::of(&e.prediction).measurement(cause);
+    let (e, doubt) = b.decided_by()?;
+    let Measurement { what: measure, by } = Statement::from(e).measurement(doubt);
     Some(Decided { gpu: &e.gpu, measure, by })
 }
 
@@ -230,8 +230,8 @@ fn price<'a>(b: &Best<'a>) -> Cheapest<'a> {
 }
 
 fn of_host<'a>(b: &Best<'a>) -> OfHost<'a> {
-    let (p, metric) = (&b.entry.prediction, b.measure.name());
-    OfHost { network: &p.network, batch: p.batch, metric, least_on: &b.entry.gpu }
+    let (e, metric) = (b.entry, b.measure.name());
+    OfHost { network: &e.network, batch: e.batch, metric, least_on: &e.gpu }
 }
 
 pub(super) fn document(c: &Comparison) -> Result<Document<'_>, serde_json::Error> {
@@ -269,18 +269,24 @@ pub(super) fn document(c: &Comparison) -> Result<Document<'_>, serde_json::Error
 /// Every prediction as CSV, with the JSON's keys; with a budget and no batches, the largest within it, and an empty row
 /// with what stops it for a network and GPU where no batch keeps it.
 pub(super) fn csv(c: &Comparison) -> Result<String, serde_json::Error> {
-    let mut rows: Vec<_> = c.shown().into_iter().map(|e| serde_json::to_value(row(c, e))).collect::<Result<_, _>>()?;
-    let first: Option<&serde_json::Map<_, _>> = rows.first().and_then(serde_json::Value::as_object);
-    let few = || ["network", "gpu", "stopped_by"].map(String::from).to_vec();
-    let keys: Vec<String> = first.map_or_else(few, |row| row.keys().cloned().collect());
-    rows.extend(c.largest.iter().filter(|l| l.entry.is_none()).map(|l| {
+    let mut text = String::new();
+    let mut keys = ["network", "gpu", "stopped_by"].map(String::from).to_vec();
+    for (i, e) in c.shown().into_iter().enumerate() {
+        let value = serde_json::to_value(row(c, e))?;
+        if let Some(row) = value.as_object().filter(|_| i == 0) {
+            keys = row.keys().cloned().collect();
+        }
+        record::csv_line(&mut text, &value, &[]);
+    }
+    for l in c.largest.iter().filter(|l| l.entry.is_none()) {
         let value = |key: &String| match key.as_str() {
             "network" => l.network.as_str().into(),
             "gpu" => l.gpu.as_str().into(),
             "stopped_by" => l.stopped.to_string().into(),
             _ => serde_json::Value::Null,
         };
-        keys.iter().map(|key| (key.clone(), value(key))).collect::<serde_json::Map<_, _>>().into()
-    }));
-    Ok(record::csv(&rows, &[]))
+        let row = keys.iter().map(|key| (key.clone(), value(key))).collect::<serde_json::Map<_, _>>().into();
+        record::csv_line(&mut text, &row, &[]);
+    }
+    Ok(text)
 }

@@ -9,7 +9,7 @@ use joulecast_model::step::predictor::Estimate;
 /// A row per network and GPU, a mark per batch.
 pub(super) fn dots(c: &Comparison, command: String) -> Result<DotPlot, FigureError> {
     let all = c.shown();
-    let mut batches: Vec<u64> = all.iter().map(|e| e.prediction.batch).collect();
+    let mut batches: Vec<u64> = all.iter().map(|e| e.batch).collect();
     batches.sort_unstable();
     batches.dedup();
     // Largest batches within a budget differ everywhere: one series, the batch in the row's name.
@@ -21,8 +21,8 @@ pub(super) fn dots(c: &Comparison, command: String) -> Result<DotPlot, FigureErr
     };
     let mut rows: Vec<DotRow> = Vec::new();
     for e in &all {
-        let (group, batch) = (e.prediction.network.clone(), e.prediction.batch);
-        let name = if one { format!("{}, batch {batch}", e.gpu) } else { e.gpu.clone() };
+        let (group, batch) = (e.network.to_string(), e.batch);
+        let name = if one { format!("{}, batch {batch}", e.gpu) } else { e.gpu.to_string() };
         if !rows.iter().any(|r| r.group == group && r.name == name) {
             let series = if one { 1 } else { batches.len() };
             rows.push(DotRow { group: group.clone(), name: name.clone(), dots: vec![None; series] });

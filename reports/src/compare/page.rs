@@ -6,10 +6,9 @@ use crate::export::ExportError;
 use crate::figure::FigureError;
 use crate::markup::{capital, markdown_text};
 use crate::table::{Table, significant, with_unit};
-use crate::verdict::Verdict;
+use crate::verdict::Statement;
 use joulecast_model::ask::budget::{Bound, Budget};
 use joulecast_model::ask::comparison::{Best, Entry, Largest, Measure, best, cheapest, most_accurate, no_choice};
-use joulecast_model::step::trust::Trust;
 use std::fmt::Write as _;
 
 /// More conclusions are a list.
@@ -41,19 +40,19 @@ fn table(c: &Comparison, entries: &[&Entry], stopped: Option<&[Bound]>) -> Table
     }
     let mut table = Table::new(&header, 2).with_trailing_text(2 + usize::from(c.budget.is_some()));
     for (i, e) in entries.iter().enumerate() {
-        let p = &e.prediction;
-        let batch = if p.fits_in_memory { p.batch.to_string() } else { format!("{} (does not fit)", p.batch) };
+        let (p, trust) = (&e.summary, &e.trust);
+        let batch = if e.fits_in_memory { e.batch.to_string() } else { format!("{} (does not fit)", e.batch) };
         let mut cells = vec![
-            p.network.clone(),
-            e.gpu.clone(),
+            e.network.to_string(),
+            e.gpu.to_string(),
             batch,
             with_unit(p.time.value.get(), "s"),
             format!("{} to {}", with_unit(p.time.p05.get(), "s"), with_unit(p.time.p95.get(), "s")),
-            significant(p.samples_per_second(), 3),
+            significant(p.samples_per_second(e.batch), 3),
             with_unit(p.power.value.get(), "W"),
-            with_unit(p.energy_per_sample().get(), "J"),
+            with_unit(p.energy_per_sample(e.batch).get(), "J"),
             with_unit(p.edp().get(), "J s"),
-            significant(p.samples_per_joule(), 3),
+            significant(p.samples_per_joule(e.batch), 3),
         ];
         if errors {
             cells.push(e.top1_error.map_or("?".into(), |v| format!("{:.1} %", 100.0 * v)));
@@ -62,10 +61,9 @@ fn table(c: &Comparison, entries: &[&Entry], stopped: Option<&[Bound]>) -> Table
         if prices {
             cells.push(e.price_per_million.map_or("?".into(), |v| significant(v, 3)));
         }
-        let trust = Trust::of(p);
         cells.extend([p.time_tier.to_string(), format!("{}, {}", trust.time.grade, trust.energy.grade)]);
         cells.extend(judged.map(|budget| {
-            let broken = budget.kept(p).filter(|(_, kept)| !kept).map(|(bound, _)| bound.to_string());
+            let broken = e.kept(budget).filter(|(_, kept)| !kept).map(|(bound, _)| bound.to_string());
             broken.collect::<Vec<_>>().join(", ")
         }));
         cells.extend(stopped.and_then(|s| s.get(i)).map(Bound::to_string));
@@ -118,7 +116,7 @@ fn either(b: &Best<'_>, word: &str) -> String {
 
 /// What is to be measured to learn which is the best.
 fn decided(b: &Best<'_>) -> Option<String> {
-    b.decided_by().map(|(e, cause)| Verdict::of(&e.prediction).measurement(cause).what)
+    b.decided_by().map(|(e, doubt)| Statement::from(e).measurement(doubt).what)
 }
 
 /// Which GPU takes the least time and the least energy, as far as that is sure: a line for every network and batch.
@@ -126,8 +124,7 @@ pub(super) fn conclusions(c: &Comparison) -> Vec<String> {
     let found = best(&c.entries);
     let told = found.iter().filter(|b| matches!(b.measure, Measure::Time | Measure::EnergyPerSample));
     let line = |b: &Best<'_>| {
-        let p = &b.entry.prediction;
-        let of = format!("least {} of {} at batch {}", b.measure.name(), p.network, p.batch);
+        let of = format!("least {} of {} at batch {}", b.measure.name(), b.entry.network, b.entry.batch);
         match (b.by_gpu, b.sure()) {
             (false, _) => format!("{of}: the host decides, no GPU is the best"),
             (true, true) => format!("{of}: {}, sure", b.entry.gpu),
@@ -139,9 +136,8 @@ pub(super) fn conclusions(c: &Comparison) -> Vec<String> {
     };
     // One GPU alone is the best of nothing.
     let compared = |b: &&Best<'_>| {
-        let (p, gpu) = (&b.entry.prediction, &b.entry.gpu);
-        let alike = |e: &&Entry| (&e.prediction.network, e.prediction.batch) == (&p.network, p.batch);
-        c.entries.iter().filter(alike).any(|e| e.gpu != *gpu)
+        let alike = |e: &&Entry| (&e.network, e.batch) == (&b.entry.network, b.entry.batch);
+        c.entries.iter().filter(alike).any(|e| e.gpu != b.entry.gpu)
     };
     told.filter(compared).map(line).collect()
 }
@@ -153,9 +149,9 @@ fn best_table(found: &[Best<'_>]) -> Table {
     for b in found {
         let unit = b.measure.unit();
         table.row(vec![
-            b.entry.prediction.network.clone(),
+            b.entry.network.to_string(),
             b.measure.name().into(),
-            b.entry.prediction.batch.to_string(),
+            b.entry.batch.to_string(),
             if unit.is_empty() { significant(b.value, 3) } else { with_unit(b.value, unit) },
             if b.sure() { "yes" } else { "no" }.into(),
             if b.by_gpu { either(b, "or") } else { NONE.into() },
@@ -173,14 +169,14 @@ fn budget_lines(c: &Comparison) -> Vec<String> {
     }
     if let Some(e) = most_accurate(&c.largest) {
         let error = 100.0 * e.top1_error.unwrap_or(f64::NAN);
-        let (net, gpu, batch) = (&e.prediction.network, &e.gpu, e.prediction.batch);
+        let (net, gpu, batch) = (&e.network, &e.gpu, e.batch);
         lines.push(format!(
             "most accurate network that does: {net}, top-1 error {error:.1} %, on {gpu} at batch {batch}"
         ));
     }
     for b in cheapest(&c.largest) {
         let (e, price) = (b.entry, b.value);
-        let (net, gpu) = (&e.prediction.network, &e.gpu);
+        let (net, gpu) = (&e.network, &e.gpu);
         lines.push(match (b.by_gpu, b.sure()) {
             (false, _) => format!("no GPU is called cheapest for {net}: the host decides on {gpu}, which costs least"),
             (true, sure) => {
@@ -250,8 +246,8 @@ pub(super) fn document(c: &Comparison) -> Result<Document, ExportError> {
     ]));
     let mut named: Vec<&str> = Vec::new();
     c.shown().iter().for_each(|e| {
-        if !named.contains(&&*e.prediction.network) {
-            named.push(&e.prediction.network)
+        if !named.contains(&&*e.network) {
+            named.push(&e.network)
         }
     });
     let title = match &named[..] {
@@ -264,7 +260,10 @@ pub(super) fn document(c: &Comparison) -> Result<Document, ExportError> {
 
 /// The readable report, or the same in Markdown.
 pub fn text(c: &Comparison, markdown: bool) -> String {
-    let print = |t: &Table| if markdown { t.to_markdown() } else { t.to_text() };
+    let print = |t: &Table, text: &mut String| match markdown {
+        true => *text += &t.to_markdown(),
+        false => t.append_text(text),
+    };
     let mut text = format!("{}{}\n", if markdown { "## " } else { "" }, c.title);
     let told = conclusions(c);
     if !told.is_empty() {
@@ -275,7 +274,8 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
     }
     if !c.entries.is_empty() {
         let all: Vec<&Entry> = c.entries.iter().collect();
-        let _ = write!(text, "\n{}", print(&table(c, &all, None)));
+        text.push('\n');
+        print(&table(c, &all, None), &mut text);
     }
     for (why, gpus) in by_reason(&c.left_out) {
         let _ = write!(text, "\nleft out: {} ({why})\n", gpus.join(", "));
@@ -289,7 +289,7 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
             text,
             "\nbest GPU for each; where 90 % intervals reach each other none is first, and what would decide is named\n\n"
         );
-        text += &print(&best_table(&found));
+        print(&best_table(&found), &mut text);
         if found.iter().any(|b| !b.by_gpu) {
             let _ = write!(
                 text,
@@ -307,7 +307,7 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
         let stopped: Vec<Bound> = kept.iter().map(|l| l.stopped).collect();
         let entries: Vec<&Entry> = kept.iter().filter_map(|l| l.entry.as_ref()).collect();
         if !entries.is_empty() {
-            text += &print(&table(c, &entries, Some(&stopped)));
+            print(&table(c, &entries, Some(&stopped)), &mut text);
         }
         for line in budget_lines(c) {
             let apart = if line.starts_with("most accurate") { "\n" } else { "" };

@@ -266,17 +266,22 @@ pub struct NetworkPrediction {
 }
 
 impl NetworkPrediction {
+    /// What it says of the whole step.
+    pub fn summary(&self) -> Summary {
+        let Self { time_tier, power_tier, clock, time, power, energy, launch_bound, .. } = *self;
+        Summary { time_tier, power_tier, clock, time, power, energy, launch_bound }
+    }
     /// Energy-delay product.
     pub fn edp(&self) -> JouleSeconds {
-        self.energy.value * self.time.value
+        self.summary().edp()
     }
     /// Samples per second.
     pub fn samples_per_second(&self) -> f64 {
-        self.batch as f64 / self.time.value.get()
+        self.summary().samples_per_second(self.batch)
     }
     /// Samples per second and watt: samples per joule.
     pub fn samples_per_joule(&self) -> f64 {
-        self.batch as f64 / self.energy.value.get()
+        self.summary().samples_per_joule(self.batch)
     }
     /// Operations per second and watt: operations per joule.
     pub fn ops_per_joule(&self) -> f64 {
@@ -284,7 +289,7 @@ impl NetworkPrediction {
     }
     /// Energy per sample.
     pub fn energy_per_sample(&self) -> Joules {
-        self.energy.value / self.batch as f64
+        self.summary().energy_per_sample(self.batch)
     }
 }
 

@@ -9,7 +9,7 @@ use super::step::Step;
 use super::sums::Sums;
 use super::totals::Totals;
 use super::{Estimate, NetworkPrediction, PredictError};
-use crate::base::units::{Hertz, Joules, Seconds, Watts};
+use crate::base::units::{Hertz, JouleSeconds, Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, VoltageCurve};
 use crate::law::calibration::Tier;
 use crate::law::power::{ClockLaw, OverClock, power, waiting_at};
@@ -36,6 +36,28 @@ pub struct Summary {
     pub energy: Estimate<Joules>,
     /// Whether the GPU waits for the host, however shortly.
     pub launch_bound: bool,
+}
+
+impl Summary {
+    /// Energy-delay product.
+    pub fn edp(&self) -> JouleSeconds {
+        self.energy.value * self.time.value
+    }
+
+    /// Samples per second, of so many in a step.
+    pub fn samples_per_second(&self, batch: u64) -> f64 {
+        batch as f64 / self.time.value.get()
+    }
+
+    /// Samples per second and watt: samples per joule.
+    pub fn samples_per_joule(&self, batch: u64) -> f64 {
+        batch as f64 / self.energy.value.get()
+    }
+
+    /// Energy per sample.
+    pub fn energy_per_sample(&self, batch: u64) -> Joules {
+        self.energy.value / batch as f64
+    }
 }
 
 /// Which kernels of a step are alike, and what no clock and no batch changes of them all.

@@ -157,10 +157,8 @@ impl<'a> Row<'a> {
 
     /// Of a whole prediction.
     pub fn predicted(key: Key<'a>, p: &NetworkPrediction) -> Self {
-        let (time, power, energy) = (p.time, p.power, p.energy);
-        let (time_tier, power_tier, clock, launch_bound) = (p.time_tier, p.power_tier, p.clock, p.launch_bound);
         let values = Values {
-            summary: Summary { time_tier, power_tier, clock, time, power, energy, launch_bound },
+            summary: p.summary(),
             ops: p.ops.get(),
             memory_bytes: p.memory.total().get(),
             fits_in_memory: p.fits_in_memory,
@@ -193,7 +191,7 @@ impl<'a> Row<'a> {
                 return cells;
             }
         };
-        let (time, energy, batch) = (s.time.value, s.energy.value, self.key.batch as f64);
+        let batch = self.key.batch;
         let ([t, t05, t95], [p, p05, p95]) = (three(&s.time, |v| v.get()), three(&s.power, |v| v.get()));
         let [e, e05, e95] = three(&s.energy, |v| v.get());
         [
@@ -207,10 +205,10 @@ impl<'a> Row<'a> {
             e,
             e05,
             e95,
-            Cell::Number((energy * time).get()),
-            Cell::Number(batch / time.get()),
-            Cell::Number(energy.get() / batch),
-            Cell::Number(batch / energy.get()),
+            Cell::Number(s.edp().get()),
+            Cell::Number(s.samples_per_second(batch)),
+            Cell::Number(s.energy_per_sample(batch).get()),
+            Cell::Number(s.samples_per_joule(batch)),
             Cell::Whole(*ops),
             Cell::Whole(*memory_bytes),
             Cell::Truth(*fits_in_memory),
