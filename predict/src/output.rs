@@ -6,6 +6,7 @@ use crate::terminal;
 use anyhow::{Result, anyhow};
 use joulecast_reports::export::{Export, Format};
 use joulecast_reports::{print, whole};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Says that a file would be lost.
@@ -23,13 +24,22 @@ impl OutputArgs {
     /// Before anything is computed: whether --output and these files may be written.
     ///
     /// # Errors
-    /// Where one is there and --force is not.
+    /// Where one is there and --force is not, two are one, or one of the others is a dash.
     pub fn check(&self, others: impl IntoIterator<Item = PathBuf>) -> Result<(), Failure> {
-        if self.force {
-            return Ok(());
+        let others: Vec<PathBuf> = others.into_iter().collect();
+        if others.iter().any(|path| path == Path::new("-")) {
+            return Err(Failure::usage("a dash is standard output, where the answer goes: name a file"));
         }
-        let files = self.file().map(Path::to_path_buf).into_iter().chain(others);
-        files.into_iter().try_for_each(|path| keep(&path, "--force writes over it"))
+        let mut files = BTreeSet::new();
+        for path in self.file().map(Path::to_path_buf).into_iter().chain(others) {
+            if !self.force {
+                keep(&path, "--force writes over it")?;
+            }
+            if let Some(twice) = files.replace(path) {
+                return Err(Failure::usage(format_args!("{}: named for two results", twice.display())));
+            }
+        }
+        Ok(())
     }
 
     /// Prints, in colours on a terminal that has them, or writes a file.

@@ -50,6 +50,22 @@ const WRITERS: [(&[&str], &str, &str); 8] = [
 ];
 
 #[test]
+fn two_results_need_two_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let compare = ["compare", "--net", "lenet5", "--gpu", "t4,v100", "--batch", "2"];
+    for (files, why) in [
+        (&["--figure", "one", "--output", "one", "--force"][..], "one: named for two results"),
+        (&["--figure", "-"], "a dash is standard output"),
+    ] {
+        let refused = run(folder, &[&compare[..], files].concat());
+        assert_eq!(refused.status.code(), Some(2), "{files:?}");
+        assert!(stderr(&refused).contains(why) && refused.stdout.is_empty(), "{}", stderr(&refused));
+        assert_eq!(fs::read_dir(folder).expect("there").count(), 0, "{files:?}");
+    }
+}
+
+#[test]
 fn what_is_there_is_written_over_only_when_asked() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
