@@ -27,18 +27,36 @@ fn crates_depend_only_as_the_architecture_says() {
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("data", &[] as &[&str]),
         ("model", &["joulecast-data"]),
+        ("model/ask", &["joulecast-model"]),
         ("kernels", &["joulecast-model"]),
-        ("reports", &["joulecast-model"]),
-        ("predict", &["joulecast-model", "joulecast-reports"]),
+        ("reports", &["joulecast-ask", "joulecast-model"]),
+        ("predict", &["joulecast-ask", "joulecast-model", "joulecast-reports"]),
         ("machine", &["joulecast-model", "joulecast-kernels", "joulecast-reports"]),
         (
             "predict/python",
-            &["joulecast-data", "joulecast-machine", "joulecast-model", "joulecast-predict", "joulecast-reports"],
+            &[
+                "joulecast-ask",
+                "joulecast-data",
+                "joulecast-machine",
+                "joulecast-model",
+                "joulecast-predict",
+                "joulecast-reports",
+            ],
         ),
-        ("predict/web", &["joulecast-data", "joulecast-model", "joulecast-predict", "joulecast-reports"]),
+        (
+            "predict/web",
+            &["joulecast-ask", "joulecast-data", "joulecast-model", "joulecast-predict", "joulecast-reports"],
+        ),
         (
             "calibrate",
-            &["joulecast-data", "joulecast-model", "joulecast-kernels", "joulecast-machine", "joulecast-reports"],
+            &[
+                "joulecast-ask",
+                "joulecast-data",
+                "joulecast-model",
+                "joulecast-kernels",
+                "joulecast-machine",
+                "joulecast-reports",
+            ],
         ),
     ]);
     for (folder, allowed) in allowed {
@@ -405,7 +423,7 @@ fn packages_hold_all_that_is_embedded_and_no_measurements() {
     assert!(data.contains("splits.toml"));
     let kernels = packaged("joulecast-kernels");
     assert!(kernels.iter().filter(|f| f.starts_with("cuda/") && f.ends_with(".cu")).count() > 10, "{kernels:?}");
-    for name in ["model", "kernels", "machine", "reports", "calibrate", "predict"] {
+    for name in ["model", "ask", "kernels", "machine", "reports", "calibrate", "predict"] {
         let files = packaged(&format!("joulecast-{name}"));
         // `calibrate host` brings its script along.
         let known = ["src/", "cuda/", "benches/", "tools/torch_host.py"];

@@ -3,7 +3,7 @@
 # inputs: data/capacity/tagging.toml data/gpus data/frameworks data/calibrations
 # inputs: data/nets/mobilenet_v2.toml data/nets/resnet50.toml
 # inputs: model/tests/golden/values.txt tests/golden/plan.json
-# code: model/src/ask/capacity
+# code: model/ask/src/capacity
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # The page is two folders deep, the figures are linked from there.

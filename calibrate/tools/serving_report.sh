@@ -3,7 +3,7 @@
 # inputs: data/gpus data/frameworks data/calibrations data/interconnects
 # inputs: data/nets/llama3_1_70b.toml data/nets/qwen3_30b_a3b.toml model/tests/huggingface/llama3_1_8b.json
 # inputs: model/tests/golden/values.txt tests/golden/services.json
-# code: model/src/ask/serving
+# code: model/ask/src/serving
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cat <<'TEXT'

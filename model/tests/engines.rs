@@ -2,8 +2,8 @@
 //! are not in the repository. `JOULECAST_SERVING=FILE cargo test --release -p joulecast-model --test engines -- --nocapture`
 //! prints each engine's least errors and what it adds there.
 
-use joulecast_model::ask::serving::times::{Extent, Room, StepTimes};
-use joulecast_model::ask::serving::{Demand, Lengths, Limits, Load, Summary, simulate};
+use joulecast_ask::serving::times::{Extent, Room, StepTimes};
+use joulecast_ask::serving::{Demand, Lengths, Limits, Load, Summary, simulate};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;

@@ -4,7 +4,7 @@
 //! `UPDATE_GOLDEN=1 cargo test -p joulecast-model --test values` writes that file anew; read the difference before it is
 //! committed.
 
-use joulecast_model::ask::capacity::{
+use joulecast_ask::capacity::{
     Assumptions, Board, Fleet, Headroom, Minimise, Price, Scenario, Server, Service, Site, Target, best, plan_fleet,
     sensitivity,
 };

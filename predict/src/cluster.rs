@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::request::{Batch, Request, Team};
 use crate::source::Source;
 use anyhow::anyhow;
-use joulecast_model::ask::serving::MOST_TOKENS;
+use joulecast_ask::serving::MOST_TOKENS;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::Watts;
 use joulecast_model::catalog;

@@ -6,7 +6,7 @@ use crate::markup::{capital, markdown_text};
 use crate::record;
 use crate::table::{Table, significant, with_unit};
 use crate::warnings::words;
-use joulecast_model::ask::layouts::{Held, LaidOut, Load, Refused};
+use joulecast_ask::layouts::{Held, LaidOut, Load, Refused};
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::step::predictor::Warning;
 use serde::Serialize;

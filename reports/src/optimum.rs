@@ -6,8 +6,8 @@ use crate::markup::{capital, markdown_text};
 use crate::prediction::Shown;
 use crate::table::{Table, percent_more, significant, with_unit};
 use crate::warnings::words;
-use joulecast_model::ask::metric::Metric;
-use joulecast_model::ask::optimum::{Plan, TIED};
+use joulecast_ask::metric::Metric;
+use joulecast_ask::optimum::{Plan, TIED};
 #[cfg(feature = "figures")]
 use joulecast_model::base::order::sort_by;
 use joulecast_model::step::predictor::Warning;
@@ -289,8 +289,8 @@ const WEIGHT: f64 = 1.5;
 #[cfg(feature = "figures")]
 fn figure(found: &[Found]) -> Result<Option<Block>, ExportError> {
     use crate::figure::curves::{Axis, Curves, Panel};
-    use joulecast_model::ask::curve::{Run, relative};
-    use joulecast_model::ask::metric::Reference;
+    use joulecast_ask::curve::{Run, relative};
+    use joulecast_ask::metric::Reference;
     let panel = |f: &Found, axis| {
         let default = &f.default.prediction;
         let setting = |point: &OperatingPoint| match axis {

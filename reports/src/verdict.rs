@@ -2,7 +2,7 @@
 //! The same words stand in `predict`, `compare`, `plan`, and on the page. Values are judged in `model/src/step/trust.rs`.
 
 use crate::table::with_unit;
-use joulecast_model::ask::comparison::Entry;
+use joulecast_ask::comparison::Entry;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::step::groups::{Slow, groups, slow};
 use joulecast_model::step::predictor::{Estimate, HostOf, NetworkPrediction, Summary, Warning};

@@ -1,13 +1,13 @@
 //! Tables and documents of made-up values, which must not change unnoticed. `UPDATE_GOLDEN=1 cargo test -p joulecast-reports
 //! --test golden` rewrites them; look at the difference before committing it.
 
-use joulecast_model::ask::budget::{Bound, Budget};
-use joulecast_model::ask::capacity::{
+use joulecast_ask::budget::{Bound, Budget};
+use joulecast_ask::capacity::{
     Assumptions, Board, Carriers, Headroom, PlanFile, Scenario, Service, Slower, Wanted, best, plan_fleet, sensitivity,
 };
-use joulecast_model::ask::comparison::{Entry, Largest};
-use joulecast_model::ask::metric::Metric;
-use joulecast_model::ask::serving::{Limits, Replica, StepCost, StepWork};
+use joulecast_ask::comparison::{Entry, Largest};
+use joulecast_ask::metric::Metric;
+use joulecast_ask::serving::{Limits, Replica, StepCost, StepWork};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
 use joulecast_model::catalog;

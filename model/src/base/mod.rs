@@ -4,7 +4,7 @@ pub mod text;
 pub mod name;
 pub mod units;
 pub mod file;
-pub(crate) mod packed;
+pub mod packed;
 pub(crate) mod mark;
 pub mod number;
 pub mod order;

@@ -3,7 +3,8 @@
 
 mod toml;
 
-pub(crate) use toml::{Parsed, Wrong, from_table, from_toml};
+pub(crate) use toml::Parsed;
+pub use toml::{Wrong, from_table, from_toml};
 
 use super::file::FileError;
 use joulecast_data::pack::{from_few_digits, from_short, tag};

@@ -46,12 +46,12 @@ pub(crate) fn toml_message_at(message: &str, place: usize, text: &str) -> String
 }
 
 /// What is wrong, without where: one short line, however long the words of the file are.
-pub(crate) fn toml_message(message: &str) -> String {
+pub fn toml_message(message: &str) -> String {
     in_short(&message.replace('\n', ", "))
 }
 
 /// A message that quotes a file, in one short line.
-pub(crate) fn in_short(message: &str) -> String {
+pub fn in_short(message: &str) -> String {
     shortened(&printable(message), LONGEST_MESSAGE)
 }
 
@@ -112,8 +112,8 @@ pub fn shortened(text: &str, most: usize) -> String {
     format!("{head}{CUT}{tail}")
 }
 
-/// Texts of a file that go into outputs.
-pub(crate) trait Texts {
+/// Texts of a file that go into outputs: one, one that may be absent, lists of them, values of keys.
+pub trait Texts {
     /// Each as `change` gives it.
     fn changed(self, change: fn(&str) -> String) -> Self;
 }
@@ -142,13 +142,19 @@ impl<T: Texts> Texts for HashMap<String, T> {
     }
 }
 
-/// Names and titles, where serde reads them: as [`shown`].
-pub(crate) fn names<'de, D: Deserializer<'de>, T: Deserialize<'de> + Texts>(from: D) -> Result<T, D::Error> {
+/// Names and titles, where serde reads them (`deserialize_with`): as [`shown`].
+///
+/// # Errors
+/// Those of serde, where there is no text.
+pub fn names<'de, D: Deserializer<'de>, T: Deserialize<'de> + Texts>(from: D) -> Result<T, D::Error> {
     Ok(T::deserialize(from)?.changed(shown))
 }
 
-/// Sentences, such as sources, where serde reads them: as [`printable`].
-pub(crate) fn prose<'de, D: Deserializer<'de>, T: Deserialize<'de> + Texts>(from: D) -> Result<T, D::Error> {
+/// Sentences, such as sources, where serde reads them (`deserialize_with`): as [`printable`].
+///
+/// # Errors
+/// Those of serde, where there is no text.
+pub fn prose<'de, D: Deserializer<'de>, T: Deserialize<'de> + Texts>(from: D) -> Result<T, D::Error> {
     Ok(T::deserialize(from)?.changed(printable))
 }
 

@@ -109,8 +109,9 @@ pub struct Trust {
     pub doubts: Vec<Doubt>,
 }
 
-/// The square of an interval's half-width on a logarithmic scale.
-pub(crate) fn variance(low: f64, high: f64) -> f64 {
+/// The square of an interval's half-width on a logarithmic scale: those of independent factors add up. None where an end is
+/// zero or infinite.
+pub fn variance(low: f64, high: f64) -> f64 {
     let half = (high / low).ln() / 2.0;
     if half.is_finite() { half * half } else { 0.0 }
 }

@@ -5,7 +5,7 @@ use crate::session;
 use crate::table::Table;
 use crate::watched::watched;
 use anyhow::Context;
-use joulecast_model::ask::capacity::PlanFile;
+use joulecast_ask::capacity::PlanFile;
 use joulecast_predict::ask::{self, Choice, Laid};
 use joulecast_predict::request::{Request, Runner};
 use joulecast_predict::{Failure, typed};

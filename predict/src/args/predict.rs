@@ -8,7 +8,7 @@ use super::values::{parse_count, parse_latency, parse_latency_ms, parse_percent,
 use crate::failure::Failure;
 use crate::request::{Batch, Epochs, Reading, Request};
 use clap::{Args, ValueEnum};
-use joulecast_model::ask::metric::Metric;
+use joulecast_ask::metric::Metric;
 use joulecast_model::base::units::Seconds;
 use joulecast_reports::export::{Format, format_of};
 use joulecast_reports::prediction::Shown;

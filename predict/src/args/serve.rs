@@ -5,8 +5,8 @@ use super::values::{one_of, parse_count, parse_positive, parse_precision, parse_
 use crate::failure::Failure;
 use crate::request::{Reading, Request, Runner, Team};
 use clap::{Args, ValueEnum};
-use joulecast_model::ask::capacity::Goal;
-use joulecast_model::ask::serving::{Lengths, Which};
+use joulecast_ask::capacity::Goal;
+use joulecast_ask::serving::{Lengths, Which};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::base::units::Seconds;
 use joulecast_reports::export::{Format, format_of};

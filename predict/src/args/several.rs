@@ -12,7 +12,7 @@ use crate::ask::Question;
 use crate::failure::Failure;
 use crate::request::{Batch, Request};
 use clap::{Args, ValueEnum};
-use joulecast_model::ask::budget::Budget;
+use joulecast_ask::budget::Budget;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::shard::Shard;
 use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};

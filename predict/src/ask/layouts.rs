@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, check_length, longer_than_made_for, of_generation}
 use crate::failure::Failure;
 use crate::request::{Request, only};
 use crate::session::Session;
-use joulecast_model::ask::layouts::{LaidOut, Load, laid_out, of_node};
+use joulecast_ask::layouts::{LaidOut, Load, laid_out, of_node};
 use joulecast_model::device::interconnect::Interconnect;
 use joulecast_model::net::network::{Network, Stored};
 use joulecast_model::net::share::Layout;

@@ -3,8 +3,8 @@
 use super::layouts::over_node;
 use crate::cluster::{Cluster, of_generation};
 use crate::failure::Failure;
-use joulecast_model::ask::serving::times::{Extent, Room, StepTimes};
-use joulecast_model::ask::serving::{Demand, Engine, Limits, ServingError, check};
+use joulecast_ask::serving::times::{Extent, Room, StepTimes};
+use joulecast_ask::serving::{Demand, Engine, Limits, ServingError, check};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
 use joulecast_model::net::network::Network;

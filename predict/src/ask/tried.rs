@@ -5,7 +5,7 @@ use super::serve::Beside;
 use super::settings::{caps, clocks};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use joulecast_model::ask::serving::Summary;
+use joulecast_ask::serving::Summary;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::net::network::Network;
 use joulecast_model::net::share::Layout;

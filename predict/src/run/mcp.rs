@@ -11,7 +11,7 @@ use crate::request::Runner;
 use crate::session::Session;
 use crate::typed;
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
-use joulecast_model::ask::capacity::PlanFile;
+use joulecast_ask::capacity::PlanFile;
 use joulecast_reports::export::{Export, Format};
 use joulecast_reports::given;
 use joulecast_reports::verdict::{Statement, Verdict};

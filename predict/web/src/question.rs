@@ -1,7 +1,7 @@
 //! Questions of the page as JSON, answered with the documents that the command prints.
 
 use crate::catalog::Catalog;
-use joulecast_model::ask::capacity::PlanFile;
+use joulecast_ask::capacity::PlanFile;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::shape::MAX_DIMENSION;
 use joulecast_model::base::units::{Hertz, Watts};

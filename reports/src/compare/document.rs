@@ -2,8 +2,8 @@
 
 use crate::record::{self, Figures};
 use crate::verdict::{Measurement, Statement};
-use joulecast_model::ask::budget::{Bound, Budget};
-use joulecast_model::ask::comparison::{Best, Entry, Largest, best, cheapest, most_accurate};
+use joulecast_ask::budget::{Bound, Budget};
+use joulecast_ask::comparison::{Best, Entry, Largest, best, cheapest, most_accurate};
 use joulecast_model::base::name::Name;
 use joulecast_model::base::units::Joules;
 use serde::Serialize;

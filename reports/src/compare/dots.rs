@@ -3,7 +3,7 @@
 use super::document::Comparison;
 use crate::figure::FigureError;
 use crate::figure::comparison::{Dot, DotPlot, Row as DotRow};
-use joulecast_model::ask::comparison::{Entry, Measure};
+use joulecast_ask::comparison::{Entry, Measure};
 use joulecast_model::step::predictor::Estimate;
 
 /// A row per network and GPU, a mark per batch.

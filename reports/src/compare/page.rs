@@ -7,8 +7,8 @@ use crate::figure::FigureError;
 use crate::markup::{capital, markdown_text};
 use crate::table::{Table, significant, with_unit};
 use crate::verdict::Statement;
-use joulecast_model::ask::budget::{Bound, Budget};
-use joulecast_model::ask::comparison::{Best, Entry, Largest, Measure, best, cheapest, most_accurate, no_choice};
+use joulecast_ask::budget::{Bound, Budget};
+use joulecast_ask::comparison::{Best, Entry, Largest, Measure, best, cheapest, most_accurate, no_choice};
 use std::fmt::Write as _;
 
 /// More conclusions are a list.

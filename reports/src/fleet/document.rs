@@ -2,7 +2,7 @@
 
 use super::services;
 use super::values::{AtSetting, Candidate, FIGURES, Figure, OF_PARTS, OF_POOLS, Plan, Value, begin};
-use joulecast_model::ask::capacity::{Change, Fleet};
+use joulecast_ask::capacity::{Change, Fleet};
 use joulecast_model::base::units::Hertz;
 
 impl AtSetting {

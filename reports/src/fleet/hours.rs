@@ -3,7 +3,7 @@
 use super::cells::span;
 use super::values::{AtSetting, OF_PARTS, begin};
 use crate::table::{Table, significant};
-use joulecast_model::ask::capacity::Fleet;
+use joulecast_ask::capacity::Fleet;
 
 fn clock(hours: f64) -> String {
     let minutes = (60.0 * hours).round() as u64;

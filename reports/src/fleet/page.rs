@@ -6,7 +6,7 @@ use super::{hours, pictures, services};
 use crate::document::{Block, Document};
 use crate::export::ExportError;
 use crate::table::{Table, percent_more, significant, thousands, with_unit};
-use joulecast_model::ask::capacity::{Change, Fleet, Minimise, Price, Target, objective};
+use joulecast_ask::capacity::{Change, Fleet, Minimise, Price, Target, objective};
 use joulecast_model::base::order::sort_by;
 use joulecast_model::base::units::Watts;
 use std::path::Path;

@@ -6,8 +6,8 @@ use crate::figure::day::{Day, Panel};
 use crate::figure::fleet::{Curve, Fleets, Point, Series};
 use crate::figure::sensitivity::{self, Sensitivity};
 use crate::figure::{self, Figure as _, FigureError, svg};
-use joulecast_model::ask::capacity::{Change, Fleet, Minimise};
-use joulecast_model::ask::optimum::front;
+use joulecast_ask::capacity::{Change, Fleet, Minimise};
+use joulecast_ask::optimum::front;
 
 /// Names and SVG documents of all figures of a plan.
 ///

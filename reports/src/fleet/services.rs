@@ -4,7 +4,7 @@ use super::cells::{span, whole};
 use super::values::{AtSetting, Candidate, OF_REPLICAS, Plan};
 use crate::serving::target_words;
 use crate::table::{Table, significant};
-use joulecast_model::ask::capacity::{Fleet, PlannedLanguage, ReplicaPool};
+use joulecast_ask::capacity::{Fleet, PlannedLanguage, ReplicaPool};
 use joulecast_model::base::units::{Joules, Seconds, Watts};
 
 /// GPUs that share a replica, in words.

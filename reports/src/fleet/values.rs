@@ -1,8 +1,6 @@
 //! What a plan of a fleet holds, and what is told of it.
 
-use joulecast_model::ask::capacity::{
-    Change, Fleet, Limit, Part, PlanFile, Pool, Price, ReplicaPool, Server, objective,
-};
+use joulecast_ask::capacity::{Change, Fleet, Limit, Part, PlanFile, Pool, Price, ReplicaPool, Server, objective};
 use joulecast_model::base::units::{Hertz, Seconds, Watts};
 use joulecast_model::step::framework::Launch;
 use serde::Serialize;

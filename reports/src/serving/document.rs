@@ -2,8 +2,8 @@
 
 use super::{At, Priced, Served};
 use crate::warnings::words;
-use joulecast_model::ask::capacity::Tariff;
-use joulecast_model::ask::serving::{Outlook, Quantiles, Split, Summary};
+use joulecast_ask::capacity::Tariff;
+use joulecast_ask::serving::{Outlook, Quantiles, Split, Summary};
 use joulecast_model::base::units::Seconds;
 use serde::Serialize;
 use serde_json::Value;

@@ -57,7 +57,9 @@ fn cargo(tree: &Path, what: &[&str], package: &str) -> Result<Command> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(tree).args(what).args(["--locked", "--offline", "--message-format=json", "-p", package]);
     // Built once and run hundreds of times.
-    command.args(["--config", "profile.dev.package.joulecast-model.opt-level=2"]);
+    for name in ["model", "ask"] {
+        command.arg("--config").arg(format!("profile.dev.package.joulecast-{name}.opt-level=2"));
+    }
     command.arg("--target-dir").arg(fs::canonicalize("target").context("no folder target")?);
     Ok(command)
 }
@@ -86,7 +88,7 @@ pub fn all(copy_to: &Path, package: &str, tests: &[String], mut mutants: Vec<Mut
         mutant.id = i + 1;
     }
     let files: BTreeSet<String> = mutants.iter().map(|m| m.file.clone()).collect();
-    let folder = files.first().and_then(|f| f.split('/').next()).ok_or_else(|| anyhow!("no mutants"))?.to_string();
+    let folder = files.first().and_then(|f| f.split("/src/").next()).ok_or_else(|| anyhow!("no mutants"))?.to_string();
     let tree = copy_to.join("tree");
     fs::create_dir_all(&tree)?;
     copy(&tree)?;

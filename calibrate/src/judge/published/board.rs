@@ -33,7 +33,7 @@ const HALVINGS: usize = 5;
 /// what was read of two A100s' voltages (0.22, 0.27) and fitted to savings over the clock (0.15 to 0.29) and to Hopper's
 /// power (0.35); boards keep a little below their limit; heavy kernels draw nearly all of it.
 const PRIOR: [f64; 3] = [0.25, 0.94, 0.9];
-/// Errors that are larger by no more than this share are not told apart, as nowhere here (`joulecast_model::ask::optimum`).
+/// Errors that are larger by no more than this share are not told apart, as nowhere here (`joulecast_ask::optimum`).
 const TIED: f64 = 0.02;
 
 impl Board {

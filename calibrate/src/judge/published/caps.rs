@@ -3,7 +3,7 @@
 use super::board::{Board, Curve, Point, Relative, fit};
 use super::{Cell, Tools, mean_absolute, percent, shaped};
 use anyhow::{Context, Result, bail};
-use joulecast_model::ask::metric::{Metric, Reference};
+use joulecast_ask::metric::{Metric, Reference};
 use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::{Joules, Seconds, Watts};
 use joulecast_model::catalog;

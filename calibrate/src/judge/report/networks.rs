@@ -3,8 +3,8 @@
 use super::{Report, verdicts};
 use crate::judge::networks::{Case, Run};
 use anyhow::{Context, Result};
-use joulecast_model::ask::curve::{self, relative};
-use joulecast_model::ask::metric::Reference;
+use joulecast_ask::curve::{self, relative};
+use joulecast_ask::metric::Reference;
 use joulecast_model::base::accuracy::{Accuracy, wilson};
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::{Hertz, Watts};

@@ -13,11 +13,11 @@ use toml::{Spanned, Table, Value};
 /// By which key readers of any value know a date ([`toml::value::Datetime`]).
 const DATE: &str = "$__toml_private_datetime";
 
-/// A file's fields.
+/// The fields of a user's file.
 ///
 /// # Errors
 /// For text that is not TOML, or has other fields.
-pub(crate) fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, FileError> {
+pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, FileError> {
     Parsed::new(text)?.read()
 }
 
@@ -64,17 +64,19 @@ fn marked(error: &Error, root: Packed<'_, '_>, marks: &[(usize, usize)]) -> Opti
 }
 
 /// What is wrong with the fields of a table.
-pub(crate) struct Wrong {
+#[derive(Debug)]
+pub struct Wrong {
+    /// As serde says it, neither shortened nor in one line.
     pub message: String,
     /// In the value of which of its keys.
     pub key: Option<String>,
 }
 
-/// A table's fields.
+/// The fields of a table, which a part of a user's file may be.
 ///
 /// # Errors
 /// When they are not those of the structure.
-pub(crate) fn from_table<T: DeserializeOwned>(table: &Table) -> Result<T, Wrong> {
+pub fn from_table<T: DeserializeOwned>(table: &Table) -> Result<T, Wrong> {
     let mut file = Writer::default();
     let outside = table.len();
     file.framed(tag::TABLE, table.len(), |file| {

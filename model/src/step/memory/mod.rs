@@ -187,7 +187,7 @@ pub fn largest_batch<E>(
 ///
 /// # Errors
 /// Those of `fits`.
-pub(crate) fn largest<E>(most: u64, fits: impl Fn(u64) -> Result<bool, E>) -> Result<Option<u64>, E> {
+pub fn largest<E>(most: u64, fits: impl Fn(u64) -> Result<bool, E>) -> Result<Option<u64>, E> {
     if most == 0 || !fits(1)? {
         return Ok(None);
     }

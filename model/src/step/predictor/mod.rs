@@ -88,8 +88,8 @@ pub struct Estimate<T> {
 }
 
 impl<T: Copy + Mul<f64, Output = T>> Estimate<T> {
-    /// So many times as much.
-    pub(crate) fn times(self, factor: f64) -> Self {
+    /// So many times as much, interval and all.
+    pub fn times(self, factor: f64) -> Self {
         Self { value: self.value * factor, p05: self.p05 * factor, p95: self.p95 * factor }
     }
 }

@@ -9,7 +9,7 @@ use crate::request::{Reading, Request, Runner, Team};
 use crate::session::Session;
 use crate::source::Source;
 use anyhow::anyhow;
-use joulecast_model::ask::capacity::{
+use joulecast_ask::capacity::{
     Assumptions, Board, CHANGES, CandidateFile, Carrier, Carriers, Fleet, Headroom, Misfit, PlanFile, Scenario,
     Service, Vary, best, plan_fleet, sensitivity,
 };

@@ -5,7 +5,7 @@ use super::super::{
     line, mark, range, titled_height,
 };
 use super::{Axis, Curves, Panel};
-use joulecast_model::ask::curve::Relative;
+use joulecast_ask::curve::Relative;
 use plotters::prelude::*;
 
 /// Ratios above are cut: EDP at the lowest limits would press everything else together.
@@ -152,8 +152,8 @@ fn one<B: DrawingBackend>(cell: &Area<B>, panel: &Panel, x: Scale, y: Scale) -> 
 mod tests {
     use super::super::super::svg;
     use super::*;
-    use joulecast_model::ask::curve::{Run, relative};
-    use joulecast_model::ask::metric::Reference;
+    use joulecast_ask::curve::{Run, relative};
+    use joulecast_ask::metric::Reference;
     use joulecast_model::base::units::{Joules, Seconds, Watts};
 
     fn points() -> Vec<Relative> {

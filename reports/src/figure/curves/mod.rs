@@ -4,7 +4,7 @@
 #[cfg(feature = "figures")]
 mod draw;
 
-use joulecast_model::ask::curve::Relative;
+use joulecast_ask::curve::Relative;
 
 /// What is varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
