@@ -71,13 +71,13 @@ impl Budget {
     }
 }
 
-/// Batches beyond one that breaks a budget that are looked at, at most.
-const MOST_BEYOND: u64 = 64;
+/// Batches beyond one that breaks a budget that are looked at, at least and at most.
+const BEYOND: (u64, u64) = (8, 64);
 
 /// The largest batch from 1 to `most` that keeps a budget, what stops the next one, and both as they were found by
 /// `broken`, which says what a batch does not keep. Batches that do are taken to be consecutive, but for those up to a
-/// quarter larger, which are looked at one by one (time and power grow with the batch, energy per sample falls; where a
-/// library changes its engine a larger batch may take less). Where none does, what stops a batch of 1.
+/// quarter larger, eight at least, which are looked at one by one (time and power grow with the batch, energy per sample falls;
+/// where a library changes its engine a larger batch may take less). Where none does, what stops a batch of 1.
 ///
 /// # Errors
 /// Those of `broken`.
@@ -102,8 +102,8 @@ pub fn largest_batch<E>(
         }
         batch *= 2;
     }
-    let Some(mut low) = best else { return Ok((None, stopped)) };
-    let mut high = batch.min(most + 1);
+    let (mut low, first) = (best.unwrap_or(0), stopped);
+    let mut high = if best.is_some() { batch.min(most + 1) } else { 1 };
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         match broken(middle)? {
@@ -112,8 +112,8 @@ pub fn largest_batch<E>(
         }
     }
     // From each that is found anew the look goes a quarter further.
-    let mut larger = low + 1;
-    while larger <= most && larger - low <= (low / 4).min(MOST_BEYOND) {
+    let mut larger = (low + 1).max(2);
+    while larger <= most && larger - low <= (low / 4).clamp(BEYOND.0, BEYOND.1) {
         match broken(larger)? {
             None => low = larger,
             Some(bound) if larger == low + 1 => stopped = bound,
@@ -121,7 +121,7 @@ pub fn largest_batch<E>(
         }
         larger += 1;
     }
-    Ok((Some(low), stopped))
+    Ok(if low == 0 { (None, first) } else { (Some(low), stopped) })
 }
 
 #[cfg(test)]
@@ -149,6 +149,15 @@ mod tests {
         assert_eq!(found(22, broken), (Some(20), Bound::Latency), "no more than may be tried");
         let twice = |b: u64| (b > 20 && ![25, 31].contains(&b)).then_some(Bound::Latency);
         assert_eq!(found(1024, twice), (Some(31), Bound::Latency), "a quarter more than 25, not than 20");
+    }
+
+    #[test]
+    fn small_batches_may_take_longer_than_larger_ones() {
+        let of = |kept: &'static [u64]| move |b: u64| (!kept.contains(&b)).then_some(Bound::Latency);
+        assert_eq!(found(1024, of(&[2, 3, 4])), (Some(4), Bound::Latency));
+        assert_eq!(found(1024, of(&[1, 6])), (Some(6), Bound::Latency));
+        assert_eq!(found(1024, of(&[9])), (None, Bound::Latency), "eight are looked at");
+        assert_eq!(found(3, of(&[4])), (None, Bound::Latency), "no more than may be tried");
     }
 
     #[test]

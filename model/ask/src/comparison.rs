@@ -3,6 +3,7 @@
 use crate::budget::{Bound, Budget};
 use crate::metric::energy_precision_ratio;
 use joulecast_model::base::name::Name;
+use joulecast_model::base::order::sort_by;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::Joules;
 use joulecast_model::step::predictor::{Estimate, HostOf, NetworkPrediction, Summary};
@@ -189,14 +190,16 @@ pub struct Best<'a> {
     /// Whether the GPU is what makes it the least. Where the host decides how long its step takes, another host makes another
     /// GPU the best, and none is called so.
     pub by_gpu: bool,
-    /// Others whose 90 % interval reaches the best one's: it is not surely better than those.
+    /// Whether all GPUs have the measure: one without a price may cost less.
+    pub of_all: bool,
+    /// Others whose 90 % interval reaches the best one's, those with the least first: it is not surely better than those.
     pub near: Vec<&'a Entry>,
 }
 
 impl<'a> Best<'a> {
     /// Whether the GPU is the best whatever the intervals hold.
     pub fn sure(&self) -> bool {
-        self.by_gpu && self.near.is_empty()
+        self.by_gpu && self.of_all && self.near.is_empty()
     }
 
     /// The least, and what its interval reaches.
@@ -205,14 +208,14 @@ impl<'a> Best<'a> {
     }
 
     /// Of whom what is to be measured to learn which is the best: the widest doubt of any of the contenders, by its part of the
-    /// variance of the measure's interval. `None` where it is sure already.
+    /// variance of the measure's interval. `None` where there is none to be better than.
     pub fn decided_by(&self) -> Option<(&'a Entry, &'a Doubt)> {
         let of = |entry: &'a Entry| {
             let value = self.measure.of(entry)?;
             let (part, doubt) = widest(&entry.trust.doubts, self.measure)?;
             Some((variance(value.p05, value.p95) * part, entry, doubt))
         };
-        if self.sure() {
+        if self.near.is_empty() {
             return None;
         }
         let widest = self.contenders().filter_map(of).max_by(|a, b| a.0.total_cmp(&b.0));
@@ -222,10 +225,12 @@ impl<'a> Best<'a> {
 
 /// The best of some entries by a measure; `None` where none has it.
 fn best_of<'a>(entries: &[&'a Entry], measure: Measure) -> Option<Best<'a>> {
-    let values: Vec<(&Entry, Estimate<f64>)> = entries.iter().filter_map(|e| Some((*e, measure.of(e)?))).collect();
-    let (entry, least) = *values.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
-    let near = values.iter().filter(|(e, v)| !std::ptr::eq(*e, entry) && v.p05 <= least.p95).map(|(e, _)| *e);
-    Some(Best { measure, entry, value: least.value, by_gpu: !entry.of_host(), near: near.collect() })
+    let mut values: Vec<(&Entry, Estimate<f64>)> = entries.iter().filter_map(|e| Some((*e, measure.of(e)?))).collect();
+    sort_by(&mut values, |a, b| a.1.value.total_cmp(&b.1.value));
+    let ((entry, least), others) = values.split_first()?;
+    let near = others.iter().filter(|(_, v)| v.p05 <= least.p95).map(|(e, _)| *e).collect();
+    let of_all = values.len() == entries.len();
+    Some(Best { measure, entry, value: least.value, by_gpu: !entry.of_host(), of_all, near })
 }
 
 /// The best GPU by every measure, for every network and batch in the order they came; what does not fit is no choice.
@@ -348,6 +353,16 @@ mod tests {
         assert_eq!(of("a", Measure::PricePerMillion), Some(("slow", vec![])), "the others have no price");
         assert_eq!(of("b", Measure::Time), Some(("other", vec![])));
         assert_eq!(of("b", Measure::PricePerMillion), None);
+    }
+
+    #[test]
+    fn a_price_that_is_not_known_may_be_less() {
+        let entries = [entry("priced", "a", 10.0, 200.0, Some(1.0)), entry("other", "a", 90.0, 200.0, None)];
+        let found = best(&entries);
+        let by = |measure| found.iter().find(|b| b.measure == measure).expect("measured");
+        assert!(by(Measure::Time).sure());
+        let price = by(Measure::PricePerMillion);
+        assert!(!price.of_all && !price.sure() && price.near.is_empty() && price.decided_by().is_none());
     }
 
     #[test]

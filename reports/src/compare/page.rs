@@ -179,10 +179,14 @@ fn budget_lines(c: &Comparison) -> Vec<String> {
         let (net, gpu) = (&e.network, &e.gpu);
         lines.push(match (b.by_gpu, b.sure()) {
             (false, _) => format!("no GPU is called cheapest for {net}: the host decides on {gpu}, which costs least"),
-            (true, sure) => {
-                let doubt =
-                    if sure { String::new() } else { format!("not sure between {}; least: ", either(&b, "and")) };
-                format!("cheapest GPU for {net}: {doubt}{gpu}, {} per million samples", significant(price, 3))
+            (true, _) => {
+                let doubt = if b.near.is_empty() {
+                    String::new()
+                } else {
+                    format!("not sure between {}; least: ", either(&b, "and"))
+                };
+                let of = if b.of_all { "" } else { " of those with a price" };
+                format!("cheapest GPU{of} for {net}: {doubt}{gpu}, {} per million samples", significant(price, 3))
             }
         });
     }
