@@ -300,6 +300,9 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
                 "\n{NONE}: it decides how long the step takes where that is least, so that no GPU is the best\n"
             );
         }
+        if found.iter().any(|b| !b.of_all) {
+            text += "\nno price is surely the least: a GPU without one may cost less\n";
+        }
         for (network, batch, gpus) in no_choice(&c.entries) {
             let gpus = gpus.join(", ");
             let _ = write!(text, "\nno choice: {network} at batch {batch} on {gpus} (does not fit in memory)\n");
