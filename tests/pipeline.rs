@@ -3,7 +3,7 @@
 
 use joulecast_calibrate::fit::choice::Choices;
 use joulecast_calibrate::fit::polynomial::Options;
-use joulecast_calibrate::fit::recipe::{calibrations, without_held_out_shapes};
+use joulecast_calibrate::fit::recipe::{calibrations, of_any_chip, without_held_out_shapes};
 use joulecast_calibrate::fit::waiting::FitBar;
 use joulecast_calibrate::judge::validate;
 use joulecast_calibrate::rows::dataset;
@@ -56,7 +56,7 @@ fn rows() -> Vec<Row> {
 }
 
 fn fitted() -> Vec<Calibration> {
-    ok(calibrations(&rows(), &rows(), &[], &Choices::new(), &Options::default(), false))
+    ok(calibrations(&rows(), ok(of_any_chip(&rows())), &[], &Choices::new(), &Options::default(), false))
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_known_law_is_recovered() {
 fn the_fit_is_deterministic() {
     let options = Options { exponents: &[2], ..Options::default() };
     let texts = || {
-        ok(calibrations(&rows(), &rows(), &[], &Choices::new(), &options, false))
+        ok(calibrations(&rows(), ok(of_any_chip(&rows())), &[], &Choices::new(), &options, false))
             .iter()
             .map(|c| ok(c.to_toml()))
             .collect::<Vec<_>>()

@@ -2,7 +2,7 @@
 
 use joulecast_calibrate::fit::choice::Choices;
 use joulecast_calibrate::fit::polynomial::Options;
-use joulecast_calibrate::fit::recipe::{calibrations, few_shot};
+use joulecast_calibrate::fit::recipe::{calibrations, few_shot, of_any_chip};
 use joulecast_calibrate::fit::transfer::predict;
 use joulecast_calibrate::judge::leave_out;
 use joulecast_calibrate::rows::dataset;
@@ -72,7 +72,7 @@ fn judge(calibration: Option<&Calibration>, base: &Calibration, rows: &[Row]) ->
 #[test]
 fn a_chip_without_rows_is_predicted_and_few_rows_correct_it() {
     let others = rows(&CHIPS[..4], 1);
-    let all = ok(calibrations(&others, &others, &[], &Choices::new(), &Options::default(), false));
+    let all = ok(calibrations(&others, ok(of_any_chip(&others)), &[], &Choices::new(), &Options::default(), false));
     let base = all.iter().find(|c| c.chip == "any").expect("models of all chips");
     let text = ok(base.to_toml());
     let base = ok(Calibration::from_toml(&text));
@@ -105,8 +105,14 @@ fn ways_of_fitting_are_compared_by_errors_alone() {
 #[test]
 fn a_base_of_one_chip_is_refused() {
     let one = rows(&CHIPS[..1], 4);
-    let all =
-        ok(calibrations(&one, &one, &[], &Choices::new(), &Options { exponents: &[2], ..Options::default() }, false));
+    let all = ok(calibrations(
+        &one,
+        ok(of_any_chip(&one)),
+        &[],
+        &Choices::new(),
+        &Options { exponents: &[2], ..Options::default() },
+        false,
+    ));
     let base = all.iter().find(|c| c.chip == "any").expect("efficiencies");
     let error = few_shot(&one, base).expect_err("nothing is known of other chips");
     assert!(format!("{error:#}").contains("not fitted to several chips"), "{error:#}");
