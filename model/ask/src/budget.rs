@@ -102,7 +102,7 @@ pub fn largest_batch<E>(
         }
         batch *= 2;
     }
-    let (mut low, first) = (best.unwrap_or(0), stopped);
+    let mut low = best.unwrap_or(0);
     let mut high = if best.is_some() { batch.min(most + 1) } else { 1 };
     while high - low > 1 {
         let middle = low + (high - low) / 2;
@@ -121,7 +121,7 @@ pub fn largest_batch<E>(
         }
         larger += 1;
     }
-    Ok(if low == 0 { (None, first) } else { (Some(low), stopped) })
+    Ok((Some(low).filter(|low| *low > 0), stopped))
 }
 
 #[cfg(test)]

@@ -356,6 +356,14 @@ mod tests {
     }
 
     #[test]
+    fn those_with_the_least_are_named_first() {
+        let entries = [("third", 11.0), ("first", 10.0), ("second", 10.5)];
+        let entries = entries.map(|(gpu, ms)| entry(gpu, "a", ms, 100.0, None));
+        let found = best(&entries);
+        assert!(found[0].contenders().map(|e| e.gpu.as_str()).eq(["first", "second", "third"]));
+    }
+
+    #[test]
     fn a_price_that_is_not_known_may_be_less() {
         let entries = [entry("priced", "a", 10.0, 200.0, Some(1.0)), entry("other", "a", 90.0, 200.0, None)];
         let found = best(&entries);
