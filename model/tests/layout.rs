@@ -1,51 +1,17 @@
 //! Steps of language models on several GPUs: time, power and energy of all of them, against steps on one.
 
+mod deployed;
+
+use deployed::{Outcome, near, on, predictor, step};
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::{Joules, Seconds};
 use joulecast_model::catalog;
-use joulecast_model::device::interconnect::Interconnect;
 use joulecast_model::law::power::Waits;
 use joulecast_model::net::network::{Kept, Stored, Weights};
 use joulecast_model::net::share::{Layout, shares};
 use joulecast_model::step::generation;
 use joulecast_model::step::layout::{Deployment, Flow, LayoutError};
-use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Warning};
-
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-
-fn predictor(gpu: &str) -> Outcome<Predictor> {
-    Ok(Predictor::shipped(catalog::gpu(gpu)?, catalog::framework("cudnn")?))
-}
-
-/// `(tensor, pipeline, expert, data)`.
-fn on(predictor: &Predictor, (t, p, e, d): (u64, u64, u64, Option<u64>)) -> Outcome<Deployment<'_>> {
-    let layout = Layout::new(t, p, e, d)?;
-    let known = catalog::interconnects()?;
-    let interconnect = Interconnect::serving(&known, predictor.gpu(), layout.gpus(), None)?;
-    Ok(Deployment {
-        predictor,
-        layout,
-        interconnect,
-        precision: Precision::Bf16,
-        stored: Stored::default(),
-        point: OperatingPoint::default(),
-    })
-}
-
-fn step(
-    deployment: &Deployment<'_>,
-    net: &str,
-    tokens: (u64, u64),
-    batch: u64,
-    flow: Flow,
-) -> Outcome<NetworkPrediction> {
-    Ok(generation::step_on(deployment, &catalog::network(net)?, tokens, (batch, flow))?)
-}
-
-fn near(found: f64, expected: f64, what: &str) {
-    assert!((found / expected - 1.0).abs() < 1e-9, "{what}: {found}, {expected}");
-}
 
 /// Intervals hold values, energy is power over time, and layers and waiting are the time of one microbatch.
 fn consistent(p: &NetworkPrediction) {

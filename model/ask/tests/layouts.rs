@@ -1,50 +1,14 @@
 //! Layouts of language models on the GPUs of a node: what fits, and how fast tokens follow each other.
 
+#[path = "../../tests/deployed/mod.rs"]
+mod deployed;
+
+use deployed::{Outcome, near, on, predictor, step};
 use joulecast_ask::layouts::{LaidOut, Load, Refused, laid_out, of_node};
-use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
-use joulecast_model::device::interconnect::Interconnect;
-use joulecast_model::net::network::Stored;
 use joulecast_model::net::share::Layout;
 use joulecast_model::step::generation;
-use joulecast_model::step::layout::{Deployment, Flow};
-use joulecast_model::step::predict::Predictor;
-use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint};
-
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-
-fn predictor(gpu: &str) -> Outcome<Predictor> {
-    Ok(Predictor::shipped(catalog::gpu(gpu)?, catalog::framework("cudnn")?))
-}
-
-/// `(tensor, pipeline, expert, data)`.
-fn on(predictor: &Predictor, (t, p, e, d): (u64, u64, u64, Option<u64>)) -> Outcome<Deployment<'_>> {
-    let layout = Layout::new(t, p, e, d)?;
-    let known = catalog::interconnects()?;
-    let interconnect = Interconnect::serving(&known, predictor.gpu(), layout.gpus(), None)?;
-    Ok(Deployment {
-        predictor,
-        layout,
-        interconnect,
-        precision: Precision::Bf16,
-        stored: Stored::default(),
-        point: OperatingPoint::default(),
-    })
-}
-
-fn step(
-    deployment: &Deployment<'_>,
-    net: &str,
-    tokens: (u64, u64),
-    batch: u64,
-    flow: Flow,
-) -> Outcome<NetworkPrediction> {
-    Ok(generation::step_on(deployment, &catalog::network(net)?, tokens, (batch, flow))?)
-}
-
-fn near(found: f64, expected: f64, what: &str) {
-    assert!((found / expected - 1.0).abs() < 1e-9, "{what}: {found}, {expected}");
-}
+use joulecast_model::step::layout::Flow;
 
 /// What is said to fit fits, and one more does not; a step's own memory is the same.
 #[test]
