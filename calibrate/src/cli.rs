@@ -600,10 +600,12 @@ fn evaluation_calibrations(args: &Validate, runs: &[networks::Run]) -> Result<Ve
         None => {
             let further = networks::layers_beside(runs)?;
             let unseen = Unseen::HeldOutAnd(&further);
-            let Rows { rows, measurements, choices } = rows_for(&args.dataset, unseen)?;
+            let measurements = read_unique(&args.dataset.dataset)?;
+            let choices = choices_of(&args.dataset, &measurements, unseen)?;
             let bar = FitBar::new(args.quiet);
             let options = Options { bar: Some(&bar), ..Options::default() };
             let any = recipe::of_any_chip(&alike_rows(&measurements, unseen)?)?;
+            let rows = prepared(&measurements, unseen, &choices)?;
             recipe::calibrations(&rows, any, &measurements, &choices, &options, true)
         }
     }

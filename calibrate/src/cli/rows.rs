@@ -25,14 +25,13 @@ pub(super) fn read_unique(folders: &[PathBuf]) -> Result<Vec<Measurement>> {
 pub(super) struct Rows {
     pub(super) rows: Vec<Row>,
     pub(super) measurements: Vec<Measurement>,
-    pub(super) choices: Choices,
 }
 
 /// Reads rows, and foresees their engines.
 pub(super) fn rows_for(datasets: &DatasetsArg, unseen: Unseen<'_>) -> Result<Rows> {
     let measurements = read_unique(&datasets.dataset)?;
     let choices = choices_of(datasets, &measurements, unseen)?;
-    Ok(Rows { rows: prepared(&measurements, unseen, &choices)?, measurements, choices })
+    Ok(Rows { rows: prepared(&measurements, unseen, &choices)?, measurements })
 }
 
 /// What is learned from the answers beside datasets, and of what they lack from measurements.
