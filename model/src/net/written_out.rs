@@ -48,6 +48,8 @@ pub struct Sizes {
     pub causal: bool,
     /// Whether operands lie otherwise than products take them and are copied.
     pub copied: bool,
+    /// Learned values of what is added to the scores; `None` where nothing is.
+    pub bias: Option<u64>,
 }
 
 /// The steps, the last of which makes `[heads, tokens, dimension]`.
@@ -87,6 +89,15 @@ pub fn steps(of: Sizes) -> Result<Vec<Step>, InvalidShape> {
         let added = Elementwise { repeated: true, gradient: Gradient::Passes, ..Elementwise::of(1, None) };
         scores = then(Layer::Elementwise(added), &[scores, mask]);
     }
+    if let Some(parameters) = of.bias {
+        let added = Elementwise {
+            parameters,
+            repeated: parameters == 0,
+            gradient: Gradient::Passes,
+            ..Elementwise::of(1, None)
+        };
+        scores = then(Layer::Elementwise(added), &[scores]);
+    }
     let weights = then(Layer::Softmax(Softmax { last: true, middle: false }), &[scores]);
     let masked = then(pass(1, Gradient::Absent), &[scores]);
     let all = then(Layer::Reduce(Reduce::default()), &[masked]);
@@ -122,7 +133,8 @@ mod tests {
         kinds.into_iter().zip(made.iter().map(|s| s.dims().to_vec())).collect()
     }
 
-    const SIZES: Sizes = Sizes { heads: 12, tokens: 5, keys: 7, dimension: 64, causal: false, copied: false };
+    const SIZES: Sizes =
+        Sizes { heads: 12, tokens: 5, keys: 7, dimension: 64, causal: false, copied: false, bias: None };
 
     #[test]
     fn scores_of_all_pairs_are_made_and_looked_at() {
@@ -156,6 +168,15 @@ mod tests {
         assert_eq!(causal.len(), results(SIZES).len() + MASK_KERNELS + 1);
         assert_eq!(causal.iter().filter(|(_, dims)| dims[..] == [1]).count(), MASK_KERNELS);
         assert_eq!(causal[7 + MASK_KERNELS], ("elementwise", vec![12, 5, 7]));
+    }
+
+    #[test]
+    fn a_bias_is_added_by_a_kernel_of_its_own() {
+        let steps = steps(Sizes { bias: Some(192), ..SIZES }).expect("sizes");
+        let added = &steps[7];
+        assert_eq!((added.layer.kind(), &added.from[..]), ("elementwise", &[Operand::Step(6)][..]));
+        assert_eq!(added.layer.parameters(&[Shape::new(&[12, 5, 7]).expect("a shape")]), 192);
+        assert_eq!(steps[8].from, [Operand::Step(7)], "the softmax reads the sum");
     }
 
     #[test]

@@ -86,6 +86,10 @@ pub struct ScoreBias {
     /// Learned values that it is made of, often a table of distances; 0 of one that is not learned.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub parameters: u64,
+    /// Whether another dimension than the keys lies innermost in memory, as in a table of distances that was looked up and turned
+    /// (T5, Raffel et al. 2020).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub turned: bool,
 }
 
 pub(super) fn is_zero(number: &u64) -> bool {
@@ -455,7 +459,10 @@ mod tests {
     fn a_bias_is_read_once_and_its_gradient_written_for_every_pair() {
         // Three windows a sample of two heads each.
         let plain = attention(6, 6, false);
-        let bias = |heads, parameters| Attention { bias: Some(ScoreBias { heads, parameters }), ..plain.clone() };
+        let bias = |heads, parameters| Attention {
+            bias: Some(ScoreBias { heads, parameters, turned: false }),
+            ..plain.clone()
+        };
         let input = [shape(&[5, 3 * 6 * 4])];
         let of = |layer: &Attention, phase| cost(layer, &input, 7, phase, Mode::Training).expect("runs");
         let more = |layer: &Attention, phase| {

@@ -1,9 +1,11 @@
-//! Attention whose heads share keys and values in groups, as PyTorch runs it.
+//! Attention that PyTorch's own function runs otherwise than a file says: heads that share keys and values in groups, and
+//! biases of the scores that no fused kernel takes.
 //!
 //! Its function takes keys and values of fewer heads as they are (`enable_gqa`; transformers asks for that wherever there is no
 //! mask). In 16 bits a fused kernel reads them so. In 32 bits none of the fused kernels does: keys and values are repeated, and
 //! all is computed step by step. Exports hold the repetition in either case. A program that does not ask for groups and hands
-//! over one head's keys has them repeated, and is computed step by step, in 16 bits, too.
+//! over one head's keys has them repeated, and is computed step by step, in 16 bits, too. So is a bias whose keys do not lie
+//! innermost (`check_last_dim_stride_equals_1_dense` of aten/src/ATen/native/transformers/sdp_utils_cpp.h, pytorch/pytorch 2.11).
 
 use super::shaped::mark_gradients;
 use super::{ShapedLayer, ShapedNetwork, Source, relocate};
@@ -22,8 +24,12 @@ struct Repeated {
     heads: u64,
 }
 
+fn reshape(dims: &[u64]) -> Reshape {
+    Reshape { shape: dims.iter().map(|&n| n as i64).collect(), copy: Copied::Never }
+}
+
 fn view(dims: &[u64]) -> Layer {
-    Layer::Reshape(Reshape { shape: dims.iter().map(|&n| n as i64).collect(), copy: Copied::Never })
+    Layer::Reshape(reshape(dims))
 }
 
 /// Whether a layer repeats `[heads, 1, tokens, features]` to `[heads, group, tokens, features]`.
@@ -61,16 +67,26 @@ fn repeated(layers: &[ShapedLayer], readers: &[Vec<usize>], source: Source) -> O
     }
 }
 
-/// Attention over all of its own tokens that a fused kernel may run, with nothing added to its scores.
-fn plain(layer: &ShapedLayer) -> Option<&Attention> {
+/// Attention over all of its own tokens by PyTorch's function.
+fn own(layer: &ShapedLayer) -> Option<&Attention> {
     match &layer.case.layer {
         Layer::Attention(attention) => {
-            let bare = attention.bias.is_none() && !attention.sinks && attention.window.is_none();
+            let whole = !attention.sinks && attention.window.is_none();
             let alone = attention.cached.is_none() && attention.context.is_none();
-            (attention.fused && bare && alone).then_some(attention)
+            (attention.fused && whole && alone).then_some(attention)
         }
         _ => None,
     }
+}
+
+/// The same with nothing added to its scores, which a fused kernel may run.
+fn plain(layer: &ShapedLayer) -> Option<&Attention> {
+    own(layer).filter(|attention| attention.bias.is_none())
+}
+
+/// The same with a bias that no fused kernel takes.
+fn turned(layer: &ShapedLayer) -> Option<&Attention> {
+    own(layer).filter(|attention| attention.bias.is_some_and(|bias| bias.turned))
 }
 
 /// Whether one head's keys and values are handed over as they are to a function that was not asked to group heads, as attention
@@ -80,15 +96,18 @@ fn is_broadcast(layer: &ShapedLayer) -> bool {
 }
 
 impl ShapedNetwork {
-    /// The network as what groups heads runs it.
+    /// The network as PyTorch's own function runs its attention.
     #[must_use]
     pub fn grouping_heads(mut self) -> Self {
-        if self.layers.iter().all(|layer| plain(layer).is_none()) {
+        if self.layers.iter().all(|layer| plain(layer).or(turned(layer)).is_none()) {
             return self;
         }
         let readers = self.readers();
         let layers = &self.layers;
         let found = |layer: &ShapedLayer| {
+            if turned(layer).is_some() {
+                return Some(None);
+            }
             let attention = plain(layer)?;
             let grouped = attention.kv_heads.is_some_and(|heads| heads < attention.heads);
             let of = |k: usize| repeated(layers, &readers, *layer.from.get(k)?);
@@ -101,8 +120,8 @@ impl ShapedNetwork {
             return self;
         }
         let fused = self.precision().bytes() < Precision::Fp32.bytes();
-        let (kept, stepped): (Vec<_>, Vec<_>) =
-            places.into_iter().partition(|&(i, _)| fused && !is_broadcast(&self.layers[i]));
+        let taken_as_it_is = |layer: &ShapedLayer| fused && plain(layer).is_some() && !is_broadcast(layer);
+        let (kept, stepped): (Vec<_>, Vec<_>) = places.into_iter().partition(|&(i, _)| taken_as_it_is(&self.layers[i]));
         let mut made = self.layers.to_vec();
         let mut repeated = kept.into_iter().filter_map(|(i, both)| Some((i, both?)));
         let made = repeated.try_for_each(|(i, both)| taken(&mut made, i, both)).and_then(|()| {
@@ -167,13 +186,13 @@ fn in_steps(layers: &[ShapedLayer], places: &[(usize, bool)]) -> Result<Vec<Shap
 
 /// Appends attention step by step; the last layer makes what it made, and has its name.
 fn written(made: &mut Vec<ShapedLayer>, whole: &ShapedLayer, repeated: bool) -> Result<(), InvalidShape> {
-    let sizes = plain(whole).and_then(|attention| Some((attention, attention.sizes(&whole.case.inputs).ok()?)));
+    let sizes = own(whole).and_then(|attention| Some((attention, attention.sizes(&whole.case.inputs).ok()?)));
     let Some((attention, of)) = sizes else {
         made.push(whole.clone());
         return Ok(());
     };
     let (heads, tokens, keys, dimension) = (of.heads, of.tokens, of.new_keys, of.dimension);
-    let mut count = 0;
+    let (start, mut count) = (made.len(), 0);
     let mut then = |layer: Layer, from: Vec<Source>, inputs: Vec<Shape>, output: Shape| {
         count += 1;
         let name = format!("{}.{count}", whole.name).into();
@@ -208,7 +227,9 @@ fn written(made: &mut Vec<ShapedLayer>, whole: &ShapedLayer, repeated: bool) -> 
     // An export of a decoder says nothing of its mask where it repeats keys: groups of heads are decoders'.
     let causal = (attention.causal || repeated) && tokens == keys;
     let mut steps: Vec<(Source, Shape)> = Vec::new();
-    for step in written_out::steps(Sizes { heads, tokens, keys, dimension, causal, copied: false })? {
+    let bias = attention.bias.map(|bias| bias.parameters);
+    let copied = bias.is_some();
+    for step in written_out::steps(Sizes { heads, tokens, keys, dimension, causal, copied, bias })? {
         let read: Vec<(Source, Shape)> = step
             .from
             .iter()
@@ -224,7 +245,12 @@ fn written(made: &mut Vec<ShapedLayer>, whole: &ShapedLayer, repeated: bool) -> 
         steps.push(then(step.layer, from, inputs, output));
     }
     let last = steps.last().copied().unwrap_or(operands[0]);
-    then(view(whole.output.dims()), vec![last.0], vec![last.1], whole.output);
+    // A program that got its heads side by side from a fused kernel joins them by a view.
+    let joined = Reshape { copy: if copied { Copied::Always } else { Copied::Never }, ..reshape(whole.output.dims()) };
+    then(Layer::Reshape(joined), vec![last.0], vec![last.1], whole.output);
+    for layer in made.iter_mut().skip(start) {
+        layer.tied = whole.tied && layer.case.layer.parameters(&layer.case.inputs) > 0;
+    }
     if let Some(layer) = made.last_mut() {
         layer.name = whole.name.clone();
     }
@@ -327,6 +353,34 @@ mod tests {
         holds_together(&whole);
         let copies = whole.layers().iter().filter(|l| repeats(l).is_some()).count();
         assert_eq!(copies, 2);
+    }
+
+    /// In 16 bits, too; its learned values and its ties go with the kernel that adds it.
+    #[test]
+    fn a_turned_bias_is_added_step_by_step() {
+        let of = |bias: &str, tied: &str| {
+            shaped(
+                &format!(
+                    "{{ name = \"qkv\", kind = \"linear\", features = 144 }},\n\
+                     {{ name = \"a\", kind = \"attention\", heads = 6, bias = {{ heads = 6, parameters = 30 }} }},\n\
+                     {{ name = \"qkv2\", kind = \"linear\", features = 144 }},\n\
+                     {{ name = \"b\", kind = \"attention\", heads = 6, bias = {{ heads = 6, parameters = 30{bias} }}{tied} }}"
+                ),
+                Precision::Bf16,
+            )
+        };
+        let (along, turned) = (of("", ""), of(", turned = true", ""));
+        assert_eq!(kinds(&along.clone().grouping_heads()), kinds(&along));
+        let written = turned.clone().grouping_heads();
+        holds_together(&written);
+        let kinds = kinds(&written);
+        assert_eq!(kinds.iter().filter(|kind| **kind == "attention").count(), 1, "the first is fused");
+        assert_eq!(kinds.iter().filter(|kind| **kind == "matmul").count(), 2);
+        assert_eq!(written.parameters(), turned.parameters());
+        let added = written.layers().iter().find(|l| l.parameters() == 30 && l.name != "a").expect("there");
+        assert_eq!((added.case.layer.kind(), added.output.dims()), ("elementwise", &[6, 16, 16][..]));
+        let tied = of(", turned = true", ", tied = \"a\"").grouping_heads();
+        assert_eq!(tied.parameters(), turned.parameters() - 30);
     }
 
     /// Nothing happens to heads of their own, to caches, and where others read what is repeated.

@@ -90,6 +90,13 @@ fn order(dims: &[i64], strides: &[i64]) -> Vec<usize> {
     order
 }
 
+/// Strides of a result that lies in the order of one of as many dimensions.
+fn like(dims: &[i64], strides: &[i64], out: &[i64]) -> Vec<i64> {
+    let order = order(dims, strides);
+    let others: Vec<usize> = (0..out.len()).filter(|i| !order.contains(i)).collect();
+    dense(out, &others.into_iter().chain(order).collect::<Vec<_>>())
+}
+
 /// The strides of a tensor in another shape; `None` where it takes a copy.
 fn view(dims: &[i64], strides: &[i64], shape: &[i64]) -> Option<Vec<i64>> {
     let mut made = vec![1; shape.len()];
@@ -150,6 +157,42 @@ fn read_by_attention(graph: &Graph<'_>) -> HashSet<Id> {
         }
     }
     read.into_iter().filter(|(id, only)| *only && !graph.outputs.contains(id)).map(|(id, _)| id).collect()
+}
+
+/// Longest chain of views and element-wise kernels that is followed to a table.
+const LONGEST_CHAIN: usize = 16;
+
+/// Whether what is computed of learned values lies in memory with another dimension innermost than its last one.
+///
+/// Where a file does not say which values are asked to lie side by side, only a table that was looked up and then turned at
+/// once does, as T5's: modules that give it another shape first, as Swin's, ask for that after they turn it.
+pub fn is_turned(graph: &Graph<'_>, id: Id) -> bool {
+    let dims = &graph.values[id].tensor.dims;
+    let strides = strides_of_learned(graph, id, LONGEST_CHAIN);
+    dims.iter().zip(strides).next_back().is_some_and(|(dim, stride)| *dim > 1 && stride != 1)
+}
+
+fn strides_of_learned(graph: &Graph<'_>, id: Id, left: usize) -> Vec<i64> {
+    let dims = |id: Id| &graph.values[id].tensor.dims[..];
+    let maker = |id: Id| graph.derived.iter().find(|op| op.outputs.first() == Some(&id));
+    let out = dims(id);
+    let Some(op) = maker(id).filter(|_| left > 0 && !graph.contiguous.contains(&id)) else { return contiguous(out) };
+    let operands = || op.inputs.iter().flatten().copied();
+    let before = |x: Id| strides_of_learned(graph, x, left - 1);
+    let said = || !graph.contiguous.is_empty();
+    let looked_up = |x: Id| maker(x).is_some_and(|op| op.op == "Gather");
+    let strides = match (&op.op[..], operands().next()) {
+        (_, Some(x)) if reshapes(op) => view(dims(x), &before(x), out),
+        ("Transpose", Some(x)) if said() || looked_up(x) => infer::permutation(&graph.call(op), out.len())
+            .ok()
+            .map(|order| order.iter().map(|&i| before(x)[i]).collect()),
+        ("Cast" | "Where" | "Add" | "Sub" | "Mul" | "Div", _) => {
+            let whole = |x: &Id| dims(*x) == out && !graph.values[*x].learned.is_empty();
+            operands().find(whole).map(|x| like(dims(x), &before(x), out))
+        }
+        _ => None,
+    };
+    strides.unwrap_or_else(|| contiguous(out))
 }
 
 struct Walk<'g, 'a> {
@@ -353,11 +396,8 @@ impl<'g, 'a> Walk<'g, 'a> {
         self.strides.insert(made, strides);
     }
 
-    /// The order of one tensor for another of as many dimensions.
     fn like(&self, x: Id, out: &[i64]) -> Vec<i64> {
-        let order = order(self.dims(x), &self.of(x));
-        let others: Vec<usize> = (0..out.len()).filter(|i| !order.contains(i)).collect();
-        dense(out, &others.into_iter().chain(order).collect::<Vec<_>>())
+        like(self.dims(x), &self.of(x), out)
     }
 
     fn pointwise(&mut self, op: &Op<'_>, out: &[i64]) -> Vec<i64> {

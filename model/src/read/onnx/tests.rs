@@ -343,24 +343,73 @@ fn attention_of_one_function_is_one_kernel() {
 /// What differs from head to head is added in the kernel; exporters look a table of distances up. A mask for all heads is none.
 #[test]
 fn a_bias_of_the_scores_is_in_attention() {
-    let of = |bias: &[i64]| {
-        let mut m = Maker::new(17);
-        m.input("x", element::FLOAT, &["batch", "4", "9", "16"]);
-        let root = m.number(0.5);
-        let turned = m.op_with("Transpose", &["x"], "perm", &[0, 1, 3, 2]);
-        let (q, k) = (m.op("Mul", &["x", &root]), m.op("Mul", &[&turned, &root]));
-        let bias = m.weight("bias", bias);
-        let scores = m.op("MatMul", &[&q, &k]);
-        let scores = m.op("Add", &[&scores, &bias]);
-        let weights = m.op_with("Softmax", &[&scores], "axis", &[-1]);
-        let y = m.op("MatMul", &[&weights, "x"]);
-        understood(m.bytes(&[&y]), &Options::default())
-    };
+    let of = |bias: &[i64]| attention_with(|m| m.weight("bias", bias));
     let bias = |dims: &[i64]| attentions(&of(dims)).first().map(|a| (a.heads, a.fused, a.bias));
     // Windows of three by three tokens have 25 distances.
-    assert_eq!(bias(&[1, 4, 9, 9]), Some((4, true, Some(ScoreBias { heads: 4, parameters: 4 * 25 }))));
+    assert_eq!(bias(&[1, 4, 9, 9]), Some((4, true, Some(ScoreBias { heads: 4, parameters: 4 * 25, turned: false }))));
     assert_eq!(bias(&[1, 1, 9, 9]), Some((4, true, None)));
     assert_eq!(totals(&of(&[1, 4, 9, 9])).0, 100);
+}
+
+/// As T5 does; other modules, which give their table another shape before, ask for its values side by side, which only some files
+/// say.
+#[test]
+fn a_table_that_is_turned_and_not_copied_does_not_lie_along_the_keys() {
+    let turned = |reshaped: bool, copied: bool, says: bool| {
+        let network = attention_with(|m| {
+            let table = m.weight("table", &[25, 4]);
+            let count = if reshaped { vec![81] } else { vec![9, 9] };
+            let places = m.constant(Tensor {
+                data_type: element::INT64,
+                dims: count,
+                raw: (0_i64..81).flat_map(|place| (place % 25).to_le_bytes()).collect(),
+                ..Tensor::default()
+            });
+            let mut bias = m.op("Gather", &[&table, &places]);
+            if reshaped {
+                let shape = m.ints(&[9, 9, 4]);
+                bias = m.op("Reshape", &[&bias, &shape]);
+            }
+            bias = m.op_with("Transpose", &[&bias], "perm", &[2, 0, 1]);
+            let mut asked = |x: &str| {
+                let made = m.op("Contiguous", &[x]);
+                m.graph.nodes.last_mut().expect("there").domain = "joulecast".into();
+                made
+            };
+            if says {
+                asked("x");
+            }
+            if copied {
+                bias = asked(&bias);
+            }
+            let shape = m.ints(&[1, 4, 9, 9]);
+            let bias = m.op("Reshape", &[&bias, &shape]);
+            // What is masked keeps the order of the table.
+            let (mask, none) = (m.op("Less", &[&bias, &bias]), m.number(-1e4));
+            m.op("Where", &[&mask, &bias, &none])
+        });
+        let bias = attentions(&network).first().and_then(|attention| attention.bias).expect("there");
+        assert_eq!((bias.heads, bias.parameters), (4, 100));
+        bias.turned
+    };
+    assert!(turned(false, false, false), "looked up and turned");
+    assert!(!turned(true, false, false), "not known, and seldom");
+    assert!(turned(true, false, true), "the file would say it");
+    assert!(!turned(true, true, true) && !turned(false, true, false), "copied");
+}
+
+fn attention_with(bias: impl FnOnce(&mut Maker) -> String) -> Network {
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["batch", "4", "9", "16"]);
+    let root = m.number(0.5);
+    let turned = m.op_with("Transpose", &["x"], "perm", &[0, 1, 3, 2]);
+    let (q, k) = (m.op("Mul", &["x", &root]), m.op("Mul", &[&turned, &root]));
+    let bias = bias(&mut m);
+    let scores = m.op("MatMul", &[&q, &k]);
+    let scores = m.op("Add", &[&scores, &bias]);
+    let weights = m.op_with("Softmax", &[&scores], "axis", &[-1]);
+    let y = m.op("MatMul", &[&weights, "x"]);
+    understood(m.bytes(&[&y]), &Options::default())
 }
 
 fn attention_of_one_function(dims: &[&str], turn: &[i64]) -> Network {

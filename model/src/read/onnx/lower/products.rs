@@ -10,7 +10,7 @@ use crate::net::layer::{
 use crate::net::network::{Input, Source};
 use crate::net::written_out::{self, Operand, Sizes};
 use crate::read::onnx::graph::Id;
-use crate::read::onnx::infer;
+use crate::read::onnx::{infer, strides};
 
 impl<'g, 'a> Lowering<'g, 'a> {
     /// How many of something there are in one sample.
@@ -244,7 +244,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let learned = self.unlearned(&[Some(id)]);
         // Exporters look a table of distances up.
         let table = window_heads(tokens as u64, learned, own).map(|(window, heads)| (2 * window - 1).pow(2) * heads);
-        Some(ScoreBias { heads: own, parameters: table.unwrap_or(learned) })
+        let turned = strides::is_turned(self.graph, id);
+        Some(ScoreBias { heads: own, parameters: table.unwrap_or(learned), turned })
     }
 
     /// The tensor that queries, keys and values are the three parts of, side by side.
@@ -309,7 +310,9 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let [heads, tokens, dimension, keys] = sizes;
         let (q, k, v) = (self.activation(op, 0)?, self.activation(op, 1)?, self.activation(op, 2)?);
         let mut made: Vec<Place> = Vec::new();
-        for step in written_out::steps(Sizes { heads, tokens, keys, dimension, causal: false, copied: true })? {
+        for step in
+            written_out::steps(Sizes { heads, tokens, keys, dimension, causal: false, copied: true, bias: None })?
+        {
             let mut from = Vec::with_capacity(step.from.len());
             for operand in &step.from {
                 from.push(match *operand {
