@@ -2,18 +2,18 @@
 //! half-written.
 
 use joulecast_calibrate::rows::import::{Format, import};
+use joulecast_import::table::Mapping;
 use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::device::interconnect::Interconnect;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::network::{Network, ShapedNetwork};
-use joulecast_model::read::caffe;
-use joulecast_model::read::huggingface;
-use joulecast_model::read::onnx;
-use joulecast_model::rows::import::table::Mapping;
 use joulecast_model::rows::splits::Splits;
 use joulecast_model::step::framework::Framework;
+use joulecast_read::caffe;
+use joulecast_read::huggingface;
+use joulecast_read::onnx;
 use joulecast_tests::{ok, root, seeded};
 use proptest::prelude::*;
 use std::fs;
@@ -139,7 +139,7 @@ proptest! {
     #[test]
     fn onnx_files(changes in proptest::collection::vec(change(), 1..4), which in 0usize..3) {
         let name = ["alexnet", "resnet50", "odd/unknown_operator"][which];
-        let damaged = apply(&ok(fs::read(root().join(format!("model/tests/onnx/{name}.onnx")))), &changes);
+        let damaged = apply(&ok(fs::read(root().join(format!("model/read/tests/onnx/{name}.onnx")))), &changes);
         let options = onnx::Options { name, skip_unknown: which == 2, ..onnx::Options::default() };
         if let Some(network) = one_line(onnx::read(Cursor::new(damaged), &options)) {
             let _ = one_line(ShapedNetwork::new(&network, 7, Precision::Fp16, &[]));
@@ -171,7 +171,7 @@ proptest! {
 
     #[test]
     fn language_model_files(changes in proptest::collection::vec(change(), 1..4), which in 0usize..3) {
-        let text = file(&format!("model/tests/huggingface/{}.json", ["pythia_70m", "gemma3_1b", "deepseek_v2_lite"][which]));
+        let text = file(&format!("model/read/tests/huggingface/{}.json", ["pythia_70m", "gemma3_1b", "deepseek_v2_lite"][which]));
         let damaged = String::from_utf8_lossy(&apply(text.as_bytes(), &changes)).into_owned();
         if let Some(network) = one_line(huggingface::read(&damaged, "damaged")) {
             let _ = one_line(ShapedNetwork::new(&network, 7, Precision::Fp16, &[]));

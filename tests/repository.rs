@@ -27,10 +27,12 @@ fn crates_depend_only_as_the_architecture_says() {
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("data", &[] as &[&str]),
         ("model", &["joulecast-data"]),
-        ("model/ask", &["joulecast-model"]),
+        ("model/read", &["joulecast-model"]),
+        ("model/import", &["joulecast-model"]),
+        ("model/ask", &["joulecast-data", "joulecast-model"]),
         ("kernels", &["joulecast-model"]),
         ("reports", &["joulecast-ask", "joulecast-model"]),
-        ("predict", &["joulecast-ask", "joulecast-model", "joulecast-reports"]),
+        ("predict", &["joulecast-ask", "joulecast-model", "joulecast-read", "joulecast-reports"]),
         ("machine", &["joulecast-model", "joulecast-kernels", "joulecast-reports"]),
         (
             "predict/python",
@@ -52,9 +54,11 @@ fn crates_depend_only_as_the_architecture_says() {
             &[
                 "joulecast-ask",
                 "joulecast-data",
+                "joulecast-import",
                 "joulecast-model",
                 "joulecast-kernels",
                 "joulecast-machine",
+                "joulecast-read",
                 "joulecast-reports",
             ],
         ),
@@ -423,7 +427,7 @@ fn packages_hold_all_that_is_embedded_and_no_measurements() {
     assert!(data.contains("splits.toml"));
     let kernels = packaged("joulecast-kernels");
     assert!(kernels.iter().filter(|f| f.starts_with("cuda/") && f.ends_with(".cu")).count() > 10, "{kernels:?}");
-    for name in ["model", "ask", "kernels", "machine", "reports", "calibrate", "predict"] {
+    for name in ["model", "ask", "read", "import", "kernels", "machine", "reports", "calibrate", "predict"] {
         let files = packaged(&format!("joulecast-{name}"));
         // `calibrate host` brings its script along.
         let known = ["src/", "cuda/", "benches/", "tools/torch_host.py"];

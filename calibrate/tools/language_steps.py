@@ -13,7 +13,7 @@ import json
 import statistics
 import subprocess
 
-CONFIGS = "model/tests/huggingface/"
+CONFIGS = "model/read/tests/huggingface/"
 
 
 def predicted(program, board, row):

@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 
-CONFIGS = "model/tests/huggingface/"
+CONFIGS = "model/read/tests/huggingface/"
 NETWORKS = {"llama-3.1-8b": "llama3_1_8b", "qwen3-32b": "qwen3_32b"}
 
 

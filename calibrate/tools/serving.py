@@ -12,7 +12,7 @@ import sys
 
 # Title, file or name, and for each GPU how many of them divide every block: the fewest that leave a cache for the load.
 MODELS = (
-    ("Llama 3.1 8B", "model/tests/huggingface/llama3_1_8b.json", {"h100": 1, "h200": 1, "a100-sxm4-80gb": 1, "l40s": 1}),
+    ("Llama 3.1 8B", "model/read/tests/huggingface/llama3_1_8b.json", {"h100": 1, "h200": 1, "a100-sxm4-80gb": 1, "l40s": 1}),
     ("Llama 3.1 70B", "llama3_1_70b", {"h100": 4, "h200": 2, "a100-sxm4-80gb": 4, "l40s": 4}),
     ("Qwen3-30B-A3B", "qwen3_30b_a3b", {"h100": 2, "h200": 1, "a100-sxm4-80gb": 2, "l40s": 4}),
 )

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The worked page about serving language models.
 # inputs: data/gpus data/frameworks data/calibrations data/interconnects
-# inputs: data/nets/llama3_1_70b.toml data/nets/qwen3_30b_a3b.toml model/tests/huggingface/llama3_1_8b.json
+# inputs: data/nets/llama3_1_70b.toml data/nets/qwen3_30b_a3b.toml model/read/tests/huggingface/llama3_1_8b.json
 # inputs: model/tests/golden/values.txt tests/golden/services.json
 # code: model/ask/src/serving
 set -euo pipefail

@@ -4,7 +4,7 @@ against a cache.
 
 Observes only: no clock, power limit or other setting of the card is touched. Needs torch.
 
-  for net in llama3_2_1b phi_4; do predict convert model/tests/huggingface/$net.json --output written/$net.toml; done
+  for net in llama3_2_1b phi_4; do predict convert model/read/tests/huggingface/$net.json --output written/$net.toml; done
   torch_language.py --networks written --precision bf16 --out rows.csv --budget 240
   torch_language.py --networks written --round data/sealed/round-7.toml --out measured-h200.csv --budget 540
 
@@ -20,7 +20,7 @@ same few.
 `--precision fp8`: linear layers but the logits' multiply in fp8 (e4m3, one scale a tensor, `_scaled_mm`) what a kernel
 before them converts, once for all that read it; all else is bf16.
 
-  torch_language.py --draw 7 --networks written --configs model/tests/huggingface --models qwen3_4b,phi_2 --out data/sealed/round-7.toml
+  torch_language.py --draw 7 --networks written --configs model/read/tests/huggingface --models qwen3_4b,phi_2 --out data/sealed/round-7.toml
 
 `--draw` makes the file of a sealed round instead, and copies the configurations beside it: of each model so many prompts and
 steps in the order of the SHA-256 of seed and row. Rows whose memory is more than 60 GiB, that would take longer than 0.25 s by a

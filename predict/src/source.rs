@@ -9,9 +9,9 @@ use joulecast_model::base::shape::Shape;
 use joulecast_model::catalog;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::net::network::{Network, ShapedNetwork, ShapingError};
-use joulecast_model::read::onnx::{self, OnnxError};
-use joulecast_model::read::{CONFIG, Format};
 use joulecast_model::step::generation;
+use joulecast_read::onnx::{self, OnnxError};
+use joulecast_read::{CONFIG, Format};
 use std::fs;
 use std::io::{self, Cursor};
 use std::path::{Path, PathBuf};
@@ -153,8 +153,8 @@ fn from_file(path: &str, content: Option<&[u8]>, format: Format, reading: &Readi
         selected: reading.selected,
     };
     let read = match content {
-        Some(bytes) => Network::from_file(format, Cursor::new(bytes), &options),
-        None => Network::from_file(format, open().map_err(failed)?, &options),
+        Some(bytes) => format.read(Cursor::new(bytes), &options),
+        None => format.read(open().map_err(failed)?, &options),
     };
     read.map_err(|error| match error {
         OnnxError::Usage(_) => Failure::Usage(anyhow::Error::from(error).context(path.to_string())),

@@ -436,7 +436,7 @@ fn libraries_age_and_caffe_passes_over_memory_more_often() {
 }
 
 fn onnx_file(name: &str) -> String {
-    format!("{}/../model/tests/onnx/{name}.onnx", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/../model/read/tests/onnx/{name}.onnx", env!("CARGO_MANIFEST_DIR"))
 }
 
 #[test]
@@ -559,7 +559,7 @@ fn a_detector_without_a_batch_is_predicted_for_as_many_boxes_as_are_asked_for() 
 #[test]
 fn onnx_files_that_lose_folded_batch_norms_are_told_of() {
     let folder = tempfile::tempdir().expect("a folder");
-    let net = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/onnx/zoo/mobilenet_v2.script.open.onnx");
+    let net = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/read/tests/onnx/zoo/mobilenet_v2.script.open.onnx");
     for (more, told) in [(&[][..], true), (&["--unfold-batch-norm"], false)] {
         let output = folder.path().join(if told { "folded.onnx" } else { "apart.onnx" }).display().to_string();
         let arguments = [&["convert", net, "--to", "onnx", "--output", &output][..], more].concat();

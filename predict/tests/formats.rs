@@ -163,7 +163,7 @@ fn predictions_are_as_their_schema_says() {
         "--net lenet5 --gpu titan-x-maxwell --batch 1 --cudnn 5.0",
         "--net lenet5 --gpu mi300x --batch 2",
         "--net lenet5 --gpu xeon-e5-2620 --batch 2",
-        "--net model/tests/huggingface/qwen3_8b.json --gpu a100 --precision bf16 --batch 1",
+        "--net model/read/tests/huggingface/qwen3_8b.json --gpu a100 --precision bf16 --batch 1",
     ];
     holds("prediction-1", &answers("", &SETUPS), &[]);
 }

@@ -98,7 +98,7 @@ fn what_attention_rests_on_is_said() {
 
 /// A `config.json` of the model's tests.
 fn config(name: &str) -> String {
-    format!("{}/../model/tests/huggingface/{name}.json", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/../model/read/tests/huggingface/{name}.json", env!("CARGO_MANIFEST_DIR"))
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn weights_and_caches_in_fewer_bits() {
 
 /// A folder with a `config.json` that has further keys.
 fn config_with(name: &str, keys: &[(&str, serde_json::Value)]) -> (tempfile::TempDir, String) {
-    let path = format!("{}/../model/tests/huggingface/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../model/read/tests/huggingface/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).expect("there");
     let mut file: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     for (key, value) in keys {

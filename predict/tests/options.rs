@@ -99,7 +99,7 @@ const ABSENT: &str = "unexpected argument";
 
 #[test]
 fn networks_are_read_alike() {
-    let onnx = |name: &str| file(&format!("model/tests/onnx/{name}.onnx"));
+    let onnx = |name: &str| file(&format!("model/read/tests/onnx/{name}.onnx"));
     changes(&COMMANDS, USUAL, &[], &["--input", "image=3x128x128"]);
     refuses(&STEPS[..3], USUAL, &["--input", "picture=3x128x128"], "picture");
     differ(&COMMANDS, Step { net: "gpt2", ..USUAL }, &["--sequence", "32"], &["--sequence", "64"]);

@@ -22,7 +22,7 @@ fn predict(folder: &Path, line: &str) -> Output {
 /// A folder that looks like a clone to who reads in it, and can be written to.
 fn clone() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    for path in ["data/capacity/tagging.toml", "model/tests/huggingface/qwen3_8b.json"] {
+    for path in ["data/capacity/tagging.toml", "model/read/tests/huggingface/qwen3_8b.json"] {
         let to = folder.path().join(path);
         fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
         fs::copy(root().join(path), to).expect("a copy");

@@ -278,7 +278,7 @@ fn layouts_and_batches_are_tried() {
     assert!(table.contains(&format!("least energy for each token: {energy}")), "{energy}\n{table}");
     assert!(table.contains(&format!("most tokens/s for each GPU: {rate}")), "{rate}\n{table}");
     // 14 heads.
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/huggingface/qwen2_5_0_5b.json");
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/read/tests/huggingface/qwen2_5_0_5b.json");
     let options = [
         "--gpu",
         "h100",

@@ -2,8 +2,8 @@
 
 use crate::export::{self, Export, ExportError, Format};
 use crate::table::{Table, significant};
+use joulecast_ask::papers::{Compared, Comparison, METRICS, Paper, Quantity, Winner, totals, winners};
 use joulecast_model::base::accuracy::Accuracy;
-use joulecast_model::rows::papers::{Compared, Comparison, METRICS, Paper, Quantity, Winner, totals, winners};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -355,7 +355,7 @@ fn page(papers: &[&Paper], comparison: &Comparison, command: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use joulecast_model::rows::papers::NotPredicted;
+    use joulecast_ask::papers::NotPredicted;
 
     fn value(reading: &str, printed: f64, distorted: Option<&str>) -> Compared {
         Compared {

@@ -14,8 +14,8 @@ use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
 use joulecast_model::net::network::Network;
-use joulecast_model::read::Format;
-use joulecast_model::read::onnx::Options;
+use joulecast_read::Format;
+use joulecast_read::onnx::Options;
 use joulecast_reports::say;
 use std::path::PathBuf;
 
@@ -109,7 +109,7 @@ pub(super) fn network(name: &str) -> Result<Network> {
     }
     let file = std::fs::File::open(name).with_context(|| name.to_string())?;
     let options = Options { name: Format::stem(name), ..Options::default() };
-    Network::from_file(format, file, &options).with_context(|| match format {
+    format.read(file, &options).with_context(|| match format {
         Format::Onnx => format!("{name} (open sizes are bound by `predict convert {name} --output FILE.toml`)"),
         _ => name.to_string(),
     })
@@ -216,8 +216,8 @@ mod tests {
         let file = |name: &str| format!("{}/../{name}", env!("CARGO_MANIFEST_DIR"));
         let layers = |name: &str| network(name).map(|n| n.nodes.len()).unwrap_or_default();
         assert_eq!(layers(&file("data/nets/resnet50.toml")), layers("resnet50"));
-        assert!(layers(&file("model/tests/onnx/resnet50.onnx")) > 100);
-        let open = network(&file("model/tests/onnx/odd/open_size.onnx")).expect_err("an open size");
+        assert!(layers(&file("model/read/tests/onnx/resnet50.onnx")) > 100);
+        let open = network(&file("model/read/tests/onnx/odd/open_size.onnx")).expect_err("an open size");
         assert!(format!("{open:#}").contains("predict convert"), "{open:#}");
         assert!(network("resnet51").is_err() && network("no_such.prototxt").is_err());
     }

@@ -10,8 +10,8 @@ use joulecast_model::base::text::nearest;
 use joulecast_model::catalog;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::layer::Layer;
-use joulecast_model::read::Format;
 use joulecast_model::rows::splits::Role;
+use joulecast_read::Format;
 use std::path::Path;
 
 pub use joulecast_machine::cli::positive;

@@ -2,10 +2,10 @@
 
 use crate::system::quiet::quietly;
 use anyhow::{Context, Result, bail};
+use joulecast_import::Imported;
+use joulecast_import::aiconfigurator::{self as aic, Attention, Experts, Product};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
-use joulecast_model::rows::import::Imported;
-use joulecast_model::rows::import::aiconfigurator::{self as aic, Attention, Experts, Product};
 use polars::prelude::{DataFrame, Float32Chunked, Int32Chunked, ParquetReader, SerReader, StringChunked};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};

@@ -6,10 +6,10 @@ use crate::rows::{aiconfigurator, segment};
 use crate::system::hash::sha256_hex;
 use crate::system::memory;
 use anyhow::{Context, Result, bail};
+use joulecast_import::table::Mapping;
+use joulecast_import::{Imported, deepbench, neusight, table, torch};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
-use joulecast_model::rows::import::table::Mapping;
-use joulecast_model::rows::import::{self, Imported, deepbench, neusight, table, torch};
 use std::fs;
 use std::path::Path;
 
@@ -62,7 +62,7 @@ pub fn import(path: &Path, format: &Format, gpu: Option<&str>, dataset: &Path) -
         Format::Neusight => "neusight".to_string(),
         Format::Table(mapping) => mapping.name().to_string(),
         Format::Torch => torch::SOURCE.to_string(),
-        Format::Aiconfigurator => import::aiconfigurator::SOURCE.to_string(),
+        Format::Aiconfigurator => joulecast_import::aiconfigurator::SOURCE.to_string(),
     };
     let digest = sha256_hex(&bytes);
     let segment_name = format!("{label}-{}-{}", gpu.unwrap_or("any"), &digest[..16]);

@@ -3,6 +3,7 @@
 use crate::rows::choices::engine_name;
 use crate::rows::raw::RawParameters;
 use anyhow::{Context, Result, bail};
+use joulecast_import::torch;
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
@@ -20,7 +21,6 @@ use joulecast_model::law::power::{Activities, Traits, activities, over as over_b
 use joulecast_model::law::time::{Expected, Seen};
 use joulecast_model::net::cost::LayerCost;
 use joulecast_model::net::layer::{Layer, Measured};
-use joulecast_model::rows::import::torch;
 use joulecast_model::rows::measurement::{Measurement, Regime};
 use std::collections::{BTreeMap, HashMap};
 

@@ -4,7 +4,7 @@
 use crate::system::quiet::quietly;
 use anyhow::{Context, Result, bail};
 use calamine::{DataRef, Reader, Xlsx, XlsxError};
-use joulecast_model::rows::import::sheet::{Cell, Sheet};
+use joulecast_import::sheet::{Cell, Sheet};
 use std::io::{Cursor, Read as _};
 use zip::ZipArchive;
 

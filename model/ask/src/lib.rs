@@ -1,5 +1,5 @@
 //! Questions over many predictions of [`joulecast_model`]: operating points, budgets, comparisons, layouts of a node, fleets,
-//! and language models under a load.
+//! language models under a load, and what papers print.
 //!
 //! Pure as the model: no file, clock or device is touched. Rooms, each above those that it stands on; `capacity` sizes
 //! fleets with what `serving` simulates.
@@ -10,5 +10,6 @@ pub mod curve;
 pub mod budget;
 pub mod comparison;
 pub mod layouts;
+pub mod papers;
 pub mod capacity;
 pub mod serving;

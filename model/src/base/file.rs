@@ -71,7 +71,7 @@ impl FileError {
     }
 
     /// A field whose value makes no sense.
-    pub(crate) fn value(field: impl Into<String>, why: impl Into<String>) -> Self {
+    pub fn value(field: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Value { field: field.into(), why: why.into() }
     }
 }

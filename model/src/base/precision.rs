@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// An enumeration whose variants have names in files and on the command line: `ALL`, `name`, `from_name`, serde and `Display`.
+/// `serde::{Serialize, Deserialize}` must be in scope.
+#[macro_export]
 macro_rules! named_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -28,7 +31,7 @@ macro_rules! named_enum {
         }
     };
 }
-pub(crate) use named_enum;
+pub use named_enum;
 
 named_enum!(
     /// How numbers are stored and multiplied.

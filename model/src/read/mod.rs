@@ -1,9 +1,6 @@
-//! Networks from and to files of other programs.
+//! `network/1`: the program's own files of networks, read and written.
 
-pub mod own;
-pub mod onnx;
-pub mod caffe;
-pub mod huggingface;
-mod format;
+mod file;
+mod write;
 
-pub use format::{CONFIG, Format};
+pub use file::{MAX_LAYERS, check_names};

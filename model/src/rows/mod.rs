@@ -1,6 +1,4 @@
-//! Measured rows, ours and others', and what papers print.
+//! Measured rows, and which of them fits may see.
 
 pub mod splits;
 pub mod measurement;
-pub mod import;
-pub mod papers;

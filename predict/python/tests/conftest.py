@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(scope="session")
 def onnx_file() -> Path:
     """A graph without weights, as PyTorch exports ResNet-50."""
-    path = ROOT / "model/tests/onnx/resnet50.onnx"
+    path = ROOT / "model/read/tests/onnx/resnet50.onnx"
     if not path.exists():
         pytest.skip("not in a checkout of the repository")
     return path

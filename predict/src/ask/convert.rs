@@ -6,7 +6,7 @@ use crate::session::Session;
 use anyhow::Context;
 use joulecast_model::base::precision::Precision;
 use joulecast_model::net::network::Network;
-use joulecast_model::read::onnx;
+use joulecast_read::onnx;
 
 /// The network with its inputs as they are asked for.
 fn bound(session: &Session, net: &str, reading: &Reading) -> Result<Network, Failure> {

@@ -14,7 +14,7 @@ pub struct Generated {
     pub generation: Generation,
     /// What runs it.
     pub cluster: Arc<Cluster>,
-    /// Where the network came from, as [`joulecast_model::read::Format::source`] says it.
+    /// Where the network came from, as [`joulecast_read::Format::source`] says it.
     pub source: &'static str,
 }
 

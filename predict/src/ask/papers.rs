@@ -1,8 +1,8 @@
 //! What papers printed beside what is predicted.
 
 use crate::failure::Failure;
+use joulecast_ask::papers::{self, Comparison, Options, Paper, PaperError};
 use joulecast_model::catalog;
-use joulecast_model::rows::papers::{self, Comparison, Options, Paper, PaperError};
 use joulecast_model::step::calibrations::Calibrations;
 use joulecast_reports::given;
 use std::path::PathBuf;

@@ -289,7 +289,7 @@ mod tests {
     /// A prompt beyond the positions that the file says, and what the request brings.
     #[test]
     fn what_is_told_of_a_step_is_told_of_its_sums() {
-        let phi = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/huggingface/phi_2.json");
+        let phi = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/read/tests/huggingface/phi_2.json");
         let plain = Request::new(phi, "h100").precision(Precision::Bf16);
         let reading = Reading { sequence: Some(3000), ..plain.reading.clone() };
         let told = vec![Warning::Published { precision: Precision::Bf16 }];

@@ -57,7 +57,7 @@ fn cargo(tree: &Path, what: &[&str], package: &str) -> Result<Command> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(tree).args(what).args(["--locked", "--offline", "--message-format=json", "-p", package]);
     // Built once and run hundreds of times.
-    for name in ["model", "ask"] {
+    for name in ["model", "ask", "read"] {
         command.arg("--config").arg(format!("profile.dev.package.joulecast-{name}.opt-level=2"));
     }
     command.arg("--target-dir").arg(fs::canonicalize("target").context("no folder target")?);

@@ -3,10 +3,10 @@
 
 use super::{Cell, Tools, mean_absolute, percent, shaped};
 use anyhow::Result;
+use joulecast_ask::papers::Line;
 use joulecast_model::base::precision::{Mode, Phase};
 use joulecast_model::base::units::{Joules, Seconds};
 use joulecast_model::catalog;
-use joulecast_model::rows::papers::Line;
 use joulecast_model::step::predictor::PredictError;
 use joulecast_reports::published::{Cell as Shown, EFFICIENCIES, RUN_MEANS, RUNS};
 use joulecast_reports::table::Table;

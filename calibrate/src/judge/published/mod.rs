@@ -12,12 +12,12 @@ pub mod traces;
 pub mod voltage;
 
 use anyhow::{Context, Result, bail};
+use joulecast_ask::papers::{self, Line, Paper};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::net::network::ShapedNetwork;
-use joulecast_model::rows::papers::{self, Line, Paper};
 use joulecast_model::step::calibrations::Calibrations;
 use joulecast_model::step::framework::{Framework, Launch};
 use joulecast_model::step::predict::Predictor;

@@ -2,12 +2,12 @@
 
 use super::{Cell, Tools, mean_absolute, shaped};
 use anyhow::{Context, Result, bail};
+use joulecast_ask::papers::Line;
 use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::{Hertz, Joules, Seconds};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::setting::Algorithm;
-use joulecast_model::rows::papers::Line;
 use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::OperatingPoint;
 use joulecast_reports::published::{self, BY_ALGORITHM, Cell as Shown, SAVING_MEANS, SAVINGS, labelled};

@@ -5,11 +5,11 @@ use crate::system::hash::sha256_hex;
 use anyhow::{Context, Result, bail, ensure};
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::net::network::Network;
-use joulecast_model::read::Format;
-use joulecast_model::read::onnx::Options;
 use joulecast_model::rows::splits::Role;
 use joulecast_model::step::framework::Launch;
 use joulecast_model::step::generation;
+use joulecast_read::Format;
+use joulecast_read::onnx::Options;
 use joulecast_reports::given;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -255,7 +255,7 @@ pub fn load(file: &Path) -> Result<Loaded> {
         let path = networks_folder(file).join(member.file());
         let text = given::text(&path)?;
         let options = Options { name: &member.name, ..Options::default() };
-        let network = Network::from_file(Format::of(&member.file()), Cursor::new(text.as_bytes()), &options);
+        let network = Format::of(&member.file()).read(Cursor::new(text.as_bytes()), &options);
         networks.insert(member.name.clone(), network.with_context(|| path.display().to_string())?);
         hashes.insert(member.name.clone(), sha256_hex(text.as_bytes()));
     }

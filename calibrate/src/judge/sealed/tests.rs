@@ -119,7 +119,7 @@ fn prompts_and_steps_of_a_configuration_are_those_of_a_generation() -> Result<()
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("round-7.toml");
     fs::create_dir_all(folder.path().join("round-7/nets"))?;
-    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/huggingface/pythia_70m.json");
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/read/tests/huggingface/pythia_70m.json");
     fs::copy(config, folder.path().join("round-7/nets/small.json"))?;
     let head = &ROUND[..ROUND.find("[[network]]").context("networks")?];
     let member = |rows: &str| {

@@ -51,7 +51,7 @@ macro_rules! functions {
 
         impl Function {
             /// Their names, in the order of [`Function::ALL`].
-            pub(crate) const NAMES: &'static [&'static str] = &[$($name),+];
+            pub const NAMES: &'static [&'static str] = &[$($name),+];
             /// The kinds of layers that compute them.
             pub(super) const KINDS: &'static [Kind] = &[$(Self::$function.row().kind),+];
 

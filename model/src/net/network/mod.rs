@@ -81,7 +81,7 @@ pub struct Input {
 pub type Sources = Arc<[Source]>;
 
 /// Follows layers that have moved: `places` are where they are now.
-pub(crate) fn relocate(from: &mut Sources, places: &[usize]) {
+pub fn relocate(from: &mut Sources, places: &[usize]) {
     for source in Arc::make_mut(from) {
         if let Source::Node(i) = source {
             *i = places[*i];
