@@ -12,7 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 
 fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/huggingface")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("read/tests/huggingface")
 }
 
 fn names() -> Vec<String> {
