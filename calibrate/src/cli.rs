@@ -11,7 +11,7 @@ mod rows;
 mod sealed;
 mod sweep;
 
-use self::rows::{Rows, Unseen, alike_rows, choices_of, prepared, read_runs, read_unique, rows_for};
+use self::rows::{Read, Rows, Unseen, alike_rows, choices_of, prepared, read_runs, read_unique, rows_for};
 use crate::campaign::device::SIMULATED;
 use crate::campaign::trials::{self, Level};
 use crate::fit::choice::{FEWEST_ANSWERS, in_words};
@@ -33,7 +33,7 @@ use joulecast_import::table::Mapping;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::{ANY_CHIP, Calibration};
-use joulecast_model::rows::measurement::{Measurement, Regime};
+use joulecast_model::rows::measurement::Regime;
 use joulecast_model::rows::splits::Role;
 use joulecast_reports::accuracy::HeldOut;
 use joulecast_reports::export::{Export, Format, format_of};
@@ -374,7 +374,7 @@ enum Base {
 }
 
 /// The base that is asked for, or the nearest that there is.
-fn base_of(args: &Fit, measurements: &[Measurement]) -> Result<Base> {
+fn base_of(args: &Fit, read: Read<'_>) -> Result<Base> {
     let of = |calibration: Calibration| match calibration.chip == ANY_CHIP {
         true => Base::All(calibration),
         false => Base::Chip(calibration),
@@ -384,6 +384,7 @@ fn base_of(args: &Fit, measurements: &[Measurement]) -> Result<Base> {
         "none" => Ok(Base::None),
         "auto" if whole => Ok(Base::None),
         "auto" => {
+            let measurements = read()?;
             let own = measurements.iter().all(|m| m.regime != Regime::Import && m.source != SIMULATED);
             let boards: BTreeSet<&str> = measurements.iter().map(|m| m.gpu.as_str()).collect();
             let [board] = boards.into_iter().collect::<Vec<_>>()[..] else { return Ok(Base::None) };
@@ -408,16 +409,16 @@ struct Fitted {
 }
 
 /// Fits measurements.
-fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
+fn fitted(args: &Fit, read: Read<'_>) -> Result<Fitted> {
     let runs = read_runs(&args.networks)?;
     let further = networks::layers_beside(&runs)?;
     let unseen = Unseen::of(args.evaluation, &further);
-    let base = base_of(args, measurements)?;
+    let base = base_of(args, read)?;
     if !args.dataset.choices.is_empty() && !matches!((args.model, &base), (ModelForm::Lasso, Base::None)) {
         return Err(misuse("--choices goes with --base none and --model lasso: other fits learn no engines"));
     }
-    let choices = choices_of(&args.dataset, measurements, unseen)?;
-    let rows = || prepared(measurements, unseen, &choices);
+    let choices = choices_of(&args.dataset, read, unseen)?;
+    let rows = || prepared(read, unseen, &choices);
     let mut said = in_words(&choices);
     if choices.is_empty() && !args.dataset.choices.is_empty() {
         said = format!(
@@ -427,13 +428,13 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
     let files: Vec<(String, String)> = match (args.model, &base) {
         (ModelForm::Neuralpower, Base::All(_) | Base::Chip(_)) => bail!("--base goes with --model lasso"),
         (ModelForm::Lasso, Base::All(base)) => {
-            let calibrations = recipe::few_shot(&alike_rows(measurements, Unseen::None)?, base)?;
+            let calibrations = recipe::few_shot(&alike_rows(read, Unseen::None)?, base)?;
             let file = |c: &Calibration| Ok((c.chip.to_lowercase(), c.to_toml()?));
             calibrations.iter().map(file).collect::<Result<_>>()?
         }
         (ModelForm::Lasso, Base::Chip(base)) => {
             let all_chips = catalog::all_chips()?;
-            let (calibration, brought) = over_chip(measurements, base, &all_chips, &Options::default())?;
+            let (calibration, brought) = over_chip(&read()?, base, &all_chips, &Options::default())?;
             said = brought.text();
             vec![(calibration.chip.to_lowercase(), calibration.to_toml()?)]
         }
@@ -441,9 +442,10 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
             let bar = FitBar::new(args.quiet);
             let options = Options { seed: args.seed, bar: Some(&bar), ..Options::default() };
             // Before there are rows of the other form, for there are as many of each as of measurements.
-            let any = recipe::of_any_chip(&alike_rows(measurements, unseen)?)?;
-            let rows = rows()?;
-            let mut calibrations = recipe::calibrations(&rows, any, measurements, &choices, &options, args.evaluation)?;
+            let any = recipe::of_any_chip(&alike_rows(read, unseen)?)?;
+            let Rows { rows, measurements } = rows()?;
+            let mut calibrations =
+                recipe::calibrations(&rows, any, &measurements, &choices, &options, args.evaluation)?;
             spread::add(&runs, &args.sealed, &mut calibrations)?;
             if args.evaluation {
                 let hash = recipe::held_out_hash(&further)?;
@@ -464,7 +466,7 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
                 })
                 .collect::<Result<_>>()?
         }
-        (ModelForm::Neuralpower, Base::None) => crate::fit::neuralpower::files(&rows()?)?,
+        (ModelForm::Neuralpower, Base::None) => crate::fit::neuralpower::files(&rows()?.rows)?,
     };
     Ok(Fitted { files: files.into_iter().map(|(name, text)| (format!("{name}.toml"), text)).collect(), said })
 }
@@ -483,7 +485,7 @@ fn warn_of_earlier(args: &Fit) {
 
 fn run_fit(args: &Fit) -> Result<()> {
     warn_of_earlier(args);
-    let Fitted { files, said } = fitted(args, &read_unique(&args.dataset.dataset)?)?;
+    let Fitted { files, said } = fitted(args, &|| read_unique(&args.dataset.dataset))?;
     print(&said)?;
     fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
     let files: Vec<(PathBuf, String)> = files.into_iter().map(|(name, text)| (args.out.join(name), text)).collect();
@@ -583,7 +585,7 @@ fn validate_siblings(args: &Validate) -> Result<()> {
 }
 
 fn validate_chips(args: &Validate) -> Result<()> {
-    let rows = alike_rows(&read_unique(&args.dataset.dataset)?, Unseen::of(args.evaluation, &[]))?;
+    let rows = alike_rows(&|| read_unique(&args.dataset.dataset), Unseen::of(args.evaluation, &[]))?;
     if args.trials {
         return show(leave_out::trials(&rows).as_slice(), args.format);
     }
@@ -600,12 +602,12 @@ fn evaluation_calibrations(args: &Validate, runs: &[networks::Run]) -> Result<Ve
         None => {
             let further = networks::layers_beside(runs)?;
             let unseen = Unseen::HeldOutAnd(&further);
-            let measurements = read_unique(&args.dataset.dataset)?;
-            let choices = choices_of(&args.dataset, &measurements, unseen)?;
+            let read = || read_unique(&args.dataset.dataset);
+            let choices = choices_of(&args.dataset, &read, unseen)?;
             let bar = FitBar::new(args.quiet);
             let options = Options { bar: Some(&bar), ..Options::default() };
-            let any = recipe::of_any_chip(&alike_rows(&measurements, unseen)?)?;
-            let rows = prepared(&measurements, unseen, &choices)?;
+            let any = recipe::of_any_chip(&alike_rows(&read, unseen)?)?;
+            let Rows { rows, measurements } = prepared(&read, unseen, &choices)?;
             recipe::calibrations(&rows, any, &measurements, &choices, &options, true)
         }
     }

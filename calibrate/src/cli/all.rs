@@ -251,7 +251,7 @@ fn measured(args: &AllArgs, plan: &Plan, writer: &Writer, folder: &mut Folder) -
 /// The calibrations of rows as `calibrate fit` makes them, as files.
 fn calibrations(rows: &[Measurement], quiet: bool) -> Result<Fitted> {
     let args: Fit = typed(if quiet { &["--quiet"] } else { &[] })?;
-    fitted(&args, rows)
+    fitted(&args, &|| Ok(rows.to_vec()))
 }
 
 /// That of a chip among them.

@@ -6,7 +6,7 @@ use crate::fit::{recipe, workspace};
 use crate::judge::networks;
 use crate::rows::choices;
 use crate::rows::dataset;
-use crate::rows::prepare::{Row, prepare, prepare_alike};
+use crate::rows::prepare::{Row, prepare, prepare_alike_taking, prepare_taking};
 use anyhow::Result;
 use joulecast_model::net::case::LayerCase;
 use joulecast_model::rows::measurement::Measurement;
@@ -21,7 +21,7 @@ pub(super) fn read_unique(folders: &[PathBuf]) -> Result<Vec<Measurement>> {
     Ok(dataset::unique(rows))
 }
 
-/// Rows ready for fitting, and what they are made of.
+/// Rows ready for fitting, and measurements that they are made of.
 pub(super) struct Rows {
     pub(super) rows: Vec<Row>,
     pub(super) measurements: Vec<Measurement>,
@@ -29,27 +29,36 @@ pub(super) struct Rows {
 
 /// Reads rows, and foresees their engines.
 pub(super) fn rows_for(datasets: &DatasetsArg, unseen: Unseen<'_>) -> Result<Rows> {
-    let measurements = read_unique(&datasets.dataset)?;
-    let choices = choices_of(datasets, &measurements, unseen)?;
-    Ok(Rows { rows: prepared(&measurements, unseen, &choices)?, measurements })
+    let read = || read_unique(&datasets.dataset);
+    let choices = choices_of(datasets, &read, unseen)?;
+    let measurements = read()?;
+    Ok(Rows { rows: foreseen(unseen.left(prepare(&measurements)?)?, &choices), measurements })
 }
 
+/// Gives the rows of datasets, anew each time: read twice they take less memory than kept beside what is made of them.
+pub(super) type Read<'a> = &'a dyn Fn() -> Result<Vec<Measurement>>;
+
 /// What is learned from the answers beside datasets, and of what they lack from measurements.
-pub(super) fn choices_of(datasets: &DatasetsArg, measurements: &[Measurement], unseen: Unseen<'_>) -> Result<Choices> {
+pub(super) fn choices_of(datasets: &DatasetsArg, read: Read<'_>, unseen: Unseen<'_>) -> Result<Choices> {
     if datasets.choices.is_empty() {
         return Ok(Choices::default());
     }
-    let rows = unseen.left(prepare(measurements)?)?;
+    let rows = unseen.left(prepare_taking(read()?)?)?;
     let mut choices = learned(&choices::read(&datasets.choices)?, &rows)?;
     workspace::learn(&mut choices, &rows);
     Ok(choices)
 }
 
-/// Measurements ready for fitting.
-pub(super) fn prepared(measurements: &[Measurement], unseen: Unseen<'_>, choices: &Choices) -> Result<Vec<Row>> {
-    let mut rows = unseen.left(prepare(measurements)?)?;
+/// Rows ready for fitting, and the measurements of them that say what power was drawn.
+pub(super) fn prepared(read: Read<'_>, unseen: Unseen<'_>, choices: &Choices) -> Result<Rows> {
+    let all = read()?;
+    let measurements = all.iter().filter(|m| m.power_w.is_some()).cloned().collect();
+    Ok(Rows { rows: foreseen(unseen.left(prepare_taking(all)?)?, choices), measurements })
+}
+
+fn foreseen(mut rows: Vec<Row>, choices: &Choices) -> Vec<Row> {
     foresee(&mut rows, choices);
-    Ok(rows)
+    rows
 }
 
 /// Shapes that a fit may not know.
@@ -75,8 +84,8 @@ impl<'a> Unseen<'a> {
 }
 
 /// The same rows as if nothing but its data sheet were known of each GPU.
-pub(super) fn alike_rows(measurements: &[Measurement], unseen: Unseen<'_>) -> Result<Vec<Row>> {
-    unseen.left(prepare_alike(measurements)?)
+pub(super) fn alike_rows(read: Read<'_>, unseen: Unseen<'_>) -> Result<Vec<Row>> {
+    unseen.left(prepare_alike_taking(read()?)?)
 }
 
 /// Measured runs of several files.

@@ -82,9 +82,10 @@ pub fn fit_tasks<'a>(
 ///
 /// # Errors
 /// When the zoo cannot be read.
-pub fn without_held_out_shapes(rows: Vec<Row>, further: &[LayerCase]) -> Result<Vec<Row>> {
+pub fn without_held_out_shapes(mut rows: Vec<Row>, further: &[LayerCase]) -> Result<Vec<Row>> {
     let keys = held_out_keys(further)?;
-    Ok(rows.into_iter().filter(|row| !keys.contains(&row.key)).collect())
+    rows.retain(|row| !keys.contains(&row.key));
+    Ok(rows)
 }
 
 /// Fold keys of the layers of networks that are held out, and of further layers.

@@ -22,6 +22,7 @@ use joulecast_model::law::time::{Expected, Seen};
 use joulecast_model::net::cost::LayerCost;
 use joulecast_model::net::layer::{Layer, Measured};
 use joulecast_model::rows::measurement::{Measurement, Regime};
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 
 /// Launch floor of a kernel where rows do not show it, since something else was measured with it: 3 to 5 us for small
@@ -150,18 +151,53 @@ impl Row {
     }
 }
 
-/// Prepares the usable rows, those of a chip over the memory of its board with most. Rows of boards without the precision's peak are an error: the device file is wrong.
+/// Measurements that are let go as rows are made of them: both together take twice the memory.
+const PIECE: usize = 4096;
+
+/// Prepares the usable rows, those of a chip over the memory of its board with most.
+///
+/// # Errors
+/// For rows of boards without the precision's peak: the device file is wrong.
 pub fn prepare(measurements: &[Measurement]) -> Result<Vec<Row>> {
     let gpus = gpus(measurements)?;
-    let (floors, memories) = (floors(measurements, &gpus), memories(measurements, &gpus));
-    prepare_with(measurements, &gpus, &floors, &memories)
+    Common::of(measurements, &gpus).rows(measurements)
+}
+
+/// [`prepare`] of measurements that nobody needs afterwards.
+///
+/// # Errors
+/// As of [`prepare`].
+pub fn prepare_taking(measurements: Vec<Measurement>) -> Result<Vec<Row>> {
+    let gpus = gpus(&measurements)?;
+    Common::of(&measurements, &gpus).rows(let_go(measurements))
 }
 
 /// The same of the library's kernels, with [`KERNEL_FLOOR`] for every one, over each board's own memory: what can be known of a chip without many rows.
+///
+/// # Errors
+/// As of [`prepare`].
 pub fn prepare_alike(measurements: &[Measurement]) -> Result<Vec<Row>> {
-    let mut rows = prepare_with(measurements, &gpus(measurements)?, &HashMap::new(), &HashMap::new())?;
-    rows.retain(|r| r.framework.is_none() && !r.model.is_asked_for());
-    Ok(rows)
+    let gpus = gpus(measurements)?;
+    Common::alike(measurements, &gpus).rows(measurements.iter().filter(|m| is_librarys(m)))
+}
+
+/// [`prepare_alike`] of measurements that nobody needs afterwards.
+///
+/// # Errors
+/// As of [`prepare`].
+pub fn prepare_alike_taking(measurements: Vec<Measurement>) -> Result<Vec<Row>> {
+    let gpus = gpus(&measurements)?;
+    Common::alike(&measurements, &gpus).rows(let_go(measurements).filter(is_librarys))
+}
+
+/// All of a list, whose memory shrinks meanwhile.
+fn let_go<T>(mut list: Vec<T>) -> impl Iterator<Item = T> {
+    let mut pieces = Vec::with_capacity(list.len() / PIECE + 1);
+    while !list.is_empty() {
+        pieces.push(list.split_off(list.len().saturating_sub(PIECE)));
+        list.shrink_to_fit();
+    }
+    pieces.into_iter().rev().flatten()
 }
 
 /// A row as the model of its chip that predicts it sees it.
@@ -208,38 +244,63 @@ pub fn prepare_under<'a>(
     Ok(rows)
 }
 
-type Gpus<'a> = BTreeMap<&'a str, Gpu>;
+type Gpus = BTreeMap<String, Gpu>;
 
 /// The boards of the rows by name.
-fn gpus(measurements: &[Measurement]) -> Result<Gpus<'_>> {
+fn gpus(measurements: &[Measurement]) -> Result<Gpus> {
     let mut gpus = Gpus::new();
     for m in measurements {
         if !gpus.contains_key(m.gpu.as_str()) {
-            gpus.insert(&m.gpu, catalog::gpu(&m.gpu).with_context(|| format!("row {}", m.row_id))?);
+            gpus.insert(m.gpu.clone(), catalog::gpu(&m.gpu).with_context(|| format!("row {}", m.row_id))?);
         }
     }
     Ok(gpus)
 }
 
-fn prepare_with<'a>(
-    measurements: &'a [Measurement],
-    gpus: &'a Gpus<'a>,
-    floors: &Floors<'a>,
-    memories: &HashMap<&str, Memory>,
-) -> Result<Vec<Row>> {
-    let (overheads, libraries) = (overheads(measurements), libraries(measurements, gpus));
-    measurements
-        .iter()
-        .filter(|m| m.usable() && is_usual(m))
-        .map(|m| {
-            let overhead = overheads.get(&overhead_key(m)).copied().unwrap_or(Seconds::ZERO);
-            let gpu = &gpus[m.gpu.as_str()];
-            let floor = floors.get(&(gpu.chip.as_str(), m.case.layer.kind())).copied().unwrap_or(KERNEL_FLOOR);
-            let memory = memories.get(gpu.chip.as_str()).copied();
-            let library = libraries.get(gpu.chip.as_str()).copied();
-            row(m, gpu, overhead, floor, (memory, library)).with_context(|| format!("row {}", m.row_id))
-        })
-        .collect()
+/// What one row takes from all of them.
+struct Common<'g> {
+    gpus: &'g Gpus,
+    floors: Floors<'g>,
+    memories: HashMap<&'g str, Memory>,
+    overheads: HashMap<OverheadKey, Seconds>,
+    libraries: HashMap<&'g str, f64>,
+}
+
+impl<'g> Common<'g> {
+    fn of(measurements: &[Measurement], gpus: &'g Gpus) -> Self {
+        let (floors, memories) = (floors(measurements, gpus), memories(measurements, gpus));
+        Self { floors, memories, ..Self::alike(measurements, gpus) }
+    }
+
+    /// Without what many rows of a chip say.
+    fn alike(measurements: &[Measurement], gpus: &'g Gpus) -> Self {
+        Self {
+            gpus,
+            floors: Floors::new(),
+            memories: HashMap::new(),
+            overheads: overheads(measurements),
+            libraries: libraries(measurements, gpus),
+        }
+    }
+
+    fn rows<M: Borrow<Measurement>>(&self, measurements: impl IntoIterator<Item = M>) -> Result<Vec<Row>> {
+        let usual = measurements.into_iter().filter(|m| m.borrow().usable() && is_usual(m.borrow()));
+        usual.map(|m| self.row(m.borrow())).collect()
+    }
+
+    fn row(&self, m: &Measurement) -> Result<Row> {
+        let overhead = self.overheads.get(&overhead_key(m)).copied().unwrap_or(Seconds::ZERO);
+        let gpu = &self.gpus[m.gpu.as_str()];
+        let floor = self.floors.get(&(gpu.chip.as_str(), m.case.layer.kind())).copied().unwrap_or(KERNEL_FLOOR);
+        let memory = self.memories.get(gpu.chip.as_str()).copied();
+        let library = self.libraries.get(gpu.chip.as_str()).copied();
+        row(m, gpu, overhead, floor, (memory, library)).with_context(|| format!("row {}", m.row_id))
+    }
+}
+
+/// Whether the library chose the kernel of a row among its own.
+fn is_librarys(m: &Measurement) -> bool {
+    framework(m).is_none() && m.algorithm.is_none_or(|algorithm| algorithm == Algorithm::Heuristic)
 }
 
 /// Whether a row's time is what the layer takes at full clock: not that of a sustained run, whose clock the power limit may
@@ -281,7 +342,7 @@ fn overheads(measurements: &[Measurement]) -> HashMap<OverheadKey, Seconds> {
 type Floors<'a> = HashMap<(&'a str, &'static str), Seconds>;
 
 /// The memory of each chip's board with most rows, by name of the chip.
-fn memories<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>) -> HashMap<&'a str, Memory> {
+fn memories<'a>(measurements: &[Measurement], gpus: &'a Gpus) -> HashMap<&'a str, Memory> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for m in measurements.iter().filter(|m| m.usable() && is_usual(m)) {
         *counts.entry(m.gpu.as_str()).or_default() += 1;
@@ -293,7 +354,7 @@ fn memories<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>) -> HashMap<&'a
 }
 
 /// The newest library that rows of each chip state, by name of the chip, cuDNN 8 at least.
-fn libraries<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>) -> HashMap<&'a str, f64> {
+fn libraries<'a>(measurements: &[Measurement], gpus: &'a Gpus) -> HashMap<&'a str, f64> {
     let mut newest = HashMap::new();
     for m in measurements.iter().filter(|m| m.usable()) {
         if let Some(age) = m.cudnn.as_deref().and_then(library_age) {
@@ -306,12 +367,12 @@ fn libraries<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>) -> HashMap<&'
 
 /// The shortest kernels of a kind on a chip, measured back to back: almost nothing but launch. Our own where there are enough
 /// of them, else those of others who queued them in a graph. Kinds with few rows do not show it.
-fn floors<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>) -> Floors<'a> {
+fn floors<'a>(measurements: &[Measurement], gpus: &'a Gpus) -> Floors<'a> {
     let others = shortest(measurements, gpus, |m| m.regime == Regime::Import && m.method == "graph");
     others.into_iter().chain(shortest(measurements, gpus, |m| m.regime == Regime::Burst)).collect()
 }
 
-fn shortest<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>, queued: impl Fn(&Measurement) -> bool) -> Floors<'a> {
+fn shortest<'a>(measurements: &[Measurement], gpus: &'a Gpus, queued: impl Fn(&Measurement) -> bool) -> Floors<'a> {
     let mut times: HashMap<(&str, &'static str), Vec<f64>> = HashMap::new();
     for m in measurements.iter().filter(|m| queued(m) && m.usable() && framework(m).is_none()) {
         times.entry((gpus[m.gpu.as_str()].chip.as_str(), m.case.layer.kind())).or_default().push(m.time_s);
