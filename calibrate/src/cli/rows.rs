@@ -7,6 +7,7 @@ use crate::judge::networks;
 use crate::rows::choices;
 use crate::rows::dataset;
 use crate::rows::prepare::{Row, prepare, prepare_alike_taking, prepare_taking};
+use crate::system::memory;
 use anyhow::Result;
 use joulecast_model::net::case::LayerCase;
 use joulecast_model::rows::measurement::Measurement;
@@ -57,6 +58,7 @@ pub(super) fn prepared(read: Read<'_>, unseen: Unseen<'_>, choices: &Choices) ->
 }
 
 fn foreseen(mut rows: Vec<Row>, choices: &Choices) -> Vec<Row> {
+    memory::give_back();
     foresee(&mut rows, choices);
     rows
 }
@@ -85,7 +87,9 @@ impl<'a> Unseen<'a> {
 
 /// The same rows as if nothing but its data sheet were known of each GPU.
 pub(super) fn alike_rows(read: Read<'_>, unseen: Unseen<'_>) -> Result<Vec<Row>> {
-    unseen.left(prepare_alike_taking(read()?)?)
+    let rows = unseen.left(prepare_alike_taking(read()?)?)?;
+    memory::give_back();
+    Ok(rows)
 }
 
 /// Measured runs of several files.

@@ -22,6 +22,16 @@ pub fn reading<T>(path: &Path, work: impl FnOnce() -> T) -> T {
     done
 }
 
+/// Gives memory that is free back to the system: glibc keeps what lay between pieces that are still in use, of hundreds of
+/// thousands of measurements a quarter of a gigabyte.
+pub fn give_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it takes no pointer and may be called at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// The system's allocator, which ends the program with status 1 where it has nothing to give.
 pub struct OrEnd;
 
