@@ -506,7 +506,7 @@ fn run_fit(args: &Fit) -> Result<()> {
 /// The rows of the GPUs and kinds that are asked for.
 fn selected(args: &Validate, all: &[Row]) -> Result<Vec<Row>> {
     let mut rows = all.to_vec();
-    rows.retain(|r| args.gpu.is_empty() || args.gpu.iter().any(|gpu| gpu.chip == r.chip));
+    rows.retain(|r| args.gpu.is_empty() || args.gpu.iter().any(|gpu| r.chip == gpu.chip));
     rows.retain(|r| args.kind.is_empty() || args.kind.iter().any(|k| k == r.kind));
     if rows.is_empty() {
         return Err(NoRows::Selection("rows of that GPU and kind in these datasets".to_string()).into());

@@ -56,7 +56,7 @@ pub fn learned(answers: &[Answer], rows: &[Row]) -> Result<Choices> {
         let (Some(sizes), Some(engine)) = (row.sizes, &row.engine) else { continue };
         if sizes.named(DILATION).is_some_and(|dilation| dilation > 1.0) {
             let sample = Sample { sizes, engine, judges: judges(&row.key) };
-            parts.entry((row.chip.clone(), sizes.phase, arithmetic(sizes.precision))).or_default().push(sample);
+            parts.entry((row.chip.to_string(), sizes.phase, arithmetic(sizes.precision))).or_default().push(sample);
         }
     }
     let learned: Vec<(String, Choice)> = parts
@@ -97,7 +97,7 @@ pub fn in_words(choices: &Choices) -> String {
 /// Foresees the engines of rows.
 pub fn foresee(rows: &mut [Row], choices: &Choices) {
     for row in rows {
-        let (Some(choices), Some(sizes)) = (choices.get(&row.chip), &row.sizes) else { continue };
+        let (Some(choices), Some(sizes)) = (choices.get(&*row.chip), &row.sizes) else { continue };
         row.foreseen = foreseen(choices, sizes).map(str::to_string);
     }
 }
@@ -318,7 +318,7 @@ mod tests {
         let rows: Vec<Row> = shapes()
             .flat_map(|(b, c)| [9, 11, 14].map(|side| dilated(b, c, side)))
             .map(|trial| Row {
-                key: trial.case.fold_key(),
+                key: trial.case.fold_key().into(),
                 sizes: ConvSizes::of(&trial),
                 engine: Some("eng0{}".into()),
                 ..crate::rows::prepare::testing::row("GH100", 8, 0.1)

@@ -224,7 +224,7 @@ mod tests {
             let (size, groups) = (1.05f64.powi(i as i32), [1.0, 2.0, 4.0, 8.0][i as usize % 4]);
             let raw = RawParameters { sizes: vec![size], groups };
             let time = Seconds::new(1e-5 * (1.0 + 0.01 * size * size) * (1.0 - 0.1 * groups));
-            Row { row_id: i.to_string(), key: i.to_string(), raw, time, ..testing::row("T", 1, 0.0) }
+            Row { row_id: i.to_string(), key: i.to_string().into(), raw, time, ..testing::row("T", 1, 0.0) }
         };
         let rows: Vec<Row> = (0..160).map(row).collect();
         let rows: Vec<&Row> = rows.iter().collect();

@@ -58,7 +58,7 @@ pub fn over_chip(
     let residuals: Vec<(&Row, f64)> = rows.iter().map(|under| (&under.row, under.residual)).collect();
     let correction = Correction::estimate(&residuals).with_context(|| format!("over {}", base.id))?;
     let own: Vec<&Row> = rows.iter().map(|under| &under.row).collect();
-    let boards: BTreeSet<String> = own.iter().map(|row| row.board.clone()).collect();
+    let boards: BTreeSet<String> = own.iter().map(|row| row.board.to_string()).collect();
     let widen = widening(&rows, &correction.left);
     let models = base.models.iter().map(|model| corrected(base, model, &rows, &boards, &correction, widen)).collect();
     let (power, brought) = law(measurements, &own, base, options)?;

@@ -3,13 +3,14 @@
 use crate::campaign::device::SIMULATED;
 use crate::rows::prepare::Row;
 use crate::system::hash::sha256_hex;
+use joulecast_model::base::name::Name;
 use joulecast_model::law::calibration::{Calibration, LayerModel, Tier};
 use std::collections::BTreeSet;
 
 /// A calibration of models with where their rows come from.
 pub fn passport(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, evaluation: bool) -> Calibration {
-    let unique = |value: fn(&Row) -> &String| -> Vec<String> {
-        rows.iter().map(|r| value(r).clone()).collect::<BTreeSet<_>>().into_iter().collect()
+    let unique = |value: fn(&Row) -> &Name| -> Vec<String> {
+        rows.iter().map(|r| value(r)).collect::<BTreeSet<_>>().into_iter().map(Name::to_string).collect()
     };
     let simulated = rows.iter().any(|r| r.source == SIMULATED);
     let boards = unique(|r| &r.board);

@@ -18,6 +18,7 @@ use crate::rows::prepare::Row;
 use crate::system::hash::sha256_hex;
 use anyhow::{Context, Result, bail};
 use joulecast_kernels::fake::FAKE_PREFIX;
+use joulecast_model::base::name::Name;
 use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
 use joulecast_model::kernel::family::Family;
@@ -69,7 +70,8 @@ pub fn fit_tasks<'a>(
                 fitted.model.covers = covers.into_iter().collect();
             }
             fitted.model.framework = task.framework.map(str::to_string);
-            fitted.model.boards = rows.iter().map(|r| r.board.clone()).collect::<BTreeSet<_>>().into_iter().collect();
+            fitted.model.boards =
+                rows.iter().map(|r| &r.board).collect::<BTreeSet<_>>().into_iter().map(Name::to_string).collect();
             if let Some(bar) = options.bar {
                 bar.fitted(task);
             }
@@ -84,7 +86,7 @@ pub fn fit_tasks<'a>(
 /// When the zoo cannot be read.
 pub fn without_held_out_shapes(mut rows: Vec<Row>, further: &[LayerCase]) -> Result<Vec<Row>> {
     let keys = held_out_keys(further)?;
-    rows.retain(|row| !keys.contains(&row.key));
+    rows.retain(|row| !keys.contains(&*row.key));
     Ok(rows)
 }
 

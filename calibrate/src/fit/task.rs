@@ -63,7 +63,7 @@ impl fmt::Display for Task {
 /// Groups rows into tasks, the bandwidth models among them. Every task has enough rows.
 pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
     let own_task = |row: &Row, model| Task {
-        chip: row.chip.clone(),
+        chip: row.chip.to_string(),
         model,
         phase: row.phase,
         precision: row.precision,

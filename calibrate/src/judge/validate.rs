@@ -78,8 +78,8 @@ pub fn write(rows: &[Row], held_out: &HeldOut, path: &Path) -> Result<()> {
         let sizes: Vec<String> = row.raw.sizes.iter().map(f64::to_string).collect();
         let held = held_out.within.contains(row.row_id.as_str());
         let cells = [
-            row.board.clone(),
-            row.source.clone(),
+            row.board.to_string(),
+            row.source.to_string(),
             row.kind.to_string(),
             row.framework.unwrap_or_default().to_string(),
             row.phase.to_string(),
@@ -145,7 +145,7 @@ pub fn lines(rows: &[Row], held_out: &HeldOut, options: &Options) -> Vec<Line> {
     let mut groups: BTreeMap<Group, Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|r| predicted[0].contains_key(r.row_id.as_str())) {
         let group = Group {
-            chip: row.chip.clone(),
+            chip: row.chip.to_string(),
             kind: row.kind,
             phase: row.phase,
             precision: row.precision,

@@ -4,6 +4,7 @@ use crate::rows::choices::engine_name;
 use crate::rows::raw::RawParameters;
 use anyhow::{Context, Result, bail};
 use joulecast_import::torch;
+use joulecast_model::base::name::Name;
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
@@ -23,7 +24,8 @@ use joulecast_model::net::cost::LayerCost;
 use joulecast_model::net::layer::{Layer, Measured};
 use joulecast_model::rows::measurement::{Measurement, Regime};
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, HashMap};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Launch floor of a kernel where rows do not show it, since something else was measured with it: 3 to 5 us for small
 /// layers.
@@ -45,13 +47,13 @@ pub struct Row {
     /// What was tried, where a plan said so.
     pub trial_id: String,
     /// Chip of its board.
-    pub chip: String,
+    pub chip: Name,
     /// Board, as in `data/gpus`.
-    pub board: String,
+    pub board: Name,
     /// Where it was published.
-    pub source: String,
+    pub source: Name,
     /// Software, in words.
-    pub software: String,
+    pub software: Name,
     /// Layer kind; of convolutions by an algorithm that was asked for, that of its models.
     pub kind: &'static str,
     /// Which model it is fitted into.
@@ -63,7 +65,7 @@ pub struct Row {
     /// Launch floor of its kernel.
     pub floor: Seconds,
     /// Cross-validation keeps rows with one key together.
-    pub key: String,
+    pub key: Name,
     /// Phase.
     pub phase: Phase,
     /// Precision.
@@ -223,7 +225,7 @@ pub fn prepare_under<'a>(
 ) -> Result<Vec<Under<'a>>> {
     let gpus = gpus(measurements)?;
     let (overheads, libraries) = (overheads(measurements), libraries(measurements, &gpus));
-    let mut rows = Vec::new();
+    let (mut rows, names) = (Vec::new(), Names::default());
     for m in measurements.iter().filter(|m| m.usable() && is_usual(m) && framework(m).is_none()) {
         let work = m.work()?;
         if work.algorithm != Algorithm::Heuristic {
@@ -234,7 +236,7 @@ pub fn prepare_under<'a>(
         let overhead = overheads.get(&overhead_key(m)).copied().unwrap_or(Seconds::ZERO);
         let gpu = &gpus[m.gpu.as_str()];
         let library = libraries.get(gpu.chip.as_str()).copied();
-        let mut row = row(m, gpu, overhead, found.model.floor, (found.model.memory, library))
+        let mut row = row(m, gpu, overhead, found.model.floor, (found.model.memory, library), &names)
             .with_context(|| format!("row {}", m.row_id))?;
         row.foreseen = row.sizes.as_ref().and_then(|sizes| base.engine(sizes)).map(str::to_string);
         let expected = found.expects(row.seen());
@@ -264,6 +266,22 @@ struct Common<'g> {
     memories: HashMap<&'g str, Memory>,
     overheads: HashMap<OverheadKey, Seconds>,
     libraries: HashMap<&'g str, f64>,
+    names: Names,
+}
+
+/// Words that many rows say, each once.
+#[derive(Default)]
+struct Names(RefCell<HashSet<Name>>);
+
+impl Names {
+    fn of(&self, text: &str) -> Name {
+        let mut names = self.0.borrow_mut();
+        names.get(text).cloned().unwrap_or_else(|| {
+            let name = Name::from(text);
+            names.insert(name.clone());
+            name
+        })
+    }
 }
 
 impl<'g> Common<'g> {
@@ -280,6 +298,7 @@ impl<'g> Common<'g> {
             memories: HashMap::new(),
             overheads: overheads(measurements),
             libraries: libraries(measurements, gpus),
+            names: Names::default(),
         }
     }
 
@@ -294,7 +313,7 @@ impl<'g> Common<'g> {
         let floor = self.floors.get(&(gpu.chip.as_str(), m.case.layer.kind())).copied().unwrap_or(KERNEL_FLOOR);
         let memory = self.memories.get(gpu.chip.as_str()).copied();
         let library = self.libraries.get(gpu.chip.as_str()).copied();
-        row(m, gpu, overhead, floor, (memory, library)).with_context(|| format!("row {}", m.row_id))
+        row(m, gpu, overhead, floor, (memory, library), &self.names).with_context(|| format!("row {}", m.row_id))
     }
 }
 
@@ -394,6 +413,7 @@ fn row(
     overhead: Seconds,
     floor: Seconds,
     of_chip: (Option<Memory>, Option<f64>),
+    names: &Names,
 ) -> Result<Row> {
     let (memory, library) = of_chip;
     let work = m.work()?;
@@ -416,16 +436,16 @@ fn row(
     Ok(Row {
         row_id: m.row_id.clone(),
         trial_id: m.trial_id.clone(),
-        chip: gpu.chip.clone(),
-        board: gpu.name.clone(),
-        source: m.source.clone(),
-        software: m.cudnn.as_ref().map_or_else(|| "software not stated".to_string(), |v| format!("cuDNN {v}")),
+        chip: names.of(&gpu.chip),
+        board: names.of(&gpu.name),
+        source: names.of(&m.source),
+        software: m.cudnn.as_ref().map_or_else(|| names.of("software not stated"), |v| names.of(&format!("cuDNN {v}"))),
         kind: asked.map_or(m.case.layer.kind(), ModelKey::name),
         model: asked.unwrap_or(load.work.key()),
         own: m.regime != Regime::Import,
         framework: framework(m),
         floor,
-        key: m.case.fold_key(),
+        key: names.of(&m.case.fold_key()),
         phase: load.work.phase,
         precision: m.precision,
         family: load.work.family(),
@@ -473,16 +493,16 @@ pub(crate) mod testing {
         Row {
             row_id: format!("{chip} {batch}"),
             trial_id: String::new(),
-            chip: chip.to_string(),
-            board: gpu.name.clone(),
+            chip: chip.into(),
+            board: gpu.name.clone().into(),
             source: "test".into(),
-            software: String::new(),
+            software: "".into(),
             kind: "linear",
             model: ModelKey::Kind("linear"),
             own: false,
             framework: None,
             floor: KERNEL_FLOOR,
-            key,
+            key: key.into(),
             phase,
             precision,
             family: Family::Gemm,

@@ -175,7 +175,7 @@ pub fn rows(measurements: &[Measurement], times: &[Row]) -> Result<BTreeMap<Stri
         let clock = mhz / gpu.core_clock.boost.value.to_mhz();
         let time = burst.kernel_time();
         by_chip.entry(gpu.chip.clone()).or_default().push(PowerRow {
-            key: burst.key.clone(),
+            key: burst.key.to_string(),
             kind: burst.kind,
             precision: m.precision,
             activities: burst.activities,
