@@ -574,4 +574,23 @@ mod tests {
         assert!(prepare_alike(&all)?.iter().all(|row| row.memory.is_none() && row.carry == Carry::NONE));
         Ok(())
     }
+
+    /// In their order, though they come in several pieces; alike without those whose algorithm was asked for.
+    #[test]
+    fn measurements_that_are_let_go_make_the_same_rows() -> Result<()> {
+        let few = rows("h200", Regime::Burst, "graph", 2.0);
+        let all: Vec<Measurement> = (0..2 * PIECE + 3)
+            .map(|i| Measurement {
+                row_id: i.to_string(),
+                algorithm: (i % 5 == 0).then_some(Algorithm::ImplicitPrecompGemm),
+                ..few[i % few.len()].clone()
+            })
+            .collect();
+        let ids = |rows: Vec<Row>| rows.into_iter().map(|row| row.row_id).collect::<Vec<_>>();
+        assert_eq!(ids(prepare_taking(all.clone())?), (0..all.len()).map(|i| i.to_string()).collect::<Vec<_>>());
+        let alike = ids(prepare_alike_taking(all.clone())?);
+        assert_eq!(alike, (0..all.len()).filter(|i| i % 5 > 0).map(|i| i.to_string()).collect::<Vec<_>>());
+        assert_eq!(alike, ids(prepare_alike(&all)?));
+        Ok(())
+    }
 }

@@ -376,6 +376,7 @@ mod tests {
         let kinds = kinds(&written);
         assert_eq!(kinds.iter().filter(|kind| **kind == "attention").count(), 1, "the first is fused");
         assert_eq!(kinds.iter().filter(|kind| **kind == "matmul").count(), 2);
+        assert_eq!(kinds.iter().filter(|kind| **kind == "reshape").count(), 4, "operands and result lie otherwise");
         assert_eq!(written.parameters(), turned.parameters());
         let added = written.layers().iter().find(|l| l.parameters() == 30 && l.name != "a").expect("there");
         assert_eq!((added.case.layer.kind(), added.output.dims()), ("elementwise", &[6, 16, 16][..]));
