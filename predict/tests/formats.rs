@@ -3,7 +3,7 @@
 mod program;
 
 use joulecast_documents::{root, schema, text};
-use joulecast_model::net::layer::Layer;
+use joulecast_model::net::layer::{Layer, ScoreBias};
 use serde_json::Value;
 
 fn schema_of(name: &str) -> Value {
@@ -207,4 +207,20 @@ fn the_schema_of_networks_knows_every_kind() {
         assert!(kinds.contains(kind), "{kind} is not in network-1.json");
     }
     assert_eq!(kinds.len(), Layer::KINDS.len());
+}
+
+/// All that the reader may write of a bias of scores.
+#[test]
+fn the_schema_of_networks_knows_what_a_bias_is() {
+    let bias = |bias: Value| {
+        let attention = serde_json::json!({"name": "a", "kind": "attention", "heads": 6, "bias": bias});
+        let file = serde_json::json!({"schema": "network/1", "name": "n", "title": "N", "source": "test", "inputs": {"x": {"shape": [16, 144]}}, "layers": [attention]});
+        schema::wrong(&schema_of("network-1"), &file)
+    };
+    let whole = ScoreBias { heads: 6, parameters: 30, turned: true };
+    let whole = serde_json::to_value(whole).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(whole.as_object().map(|fields| fields.len()), Some(3));
+    let found = bias(whole);
+    assert!(found.is_empty(), "{found:#?}");
+    assert!(!bias(serde_json::json!({"heads": 6, "bent": true})).is_empty());
 }
