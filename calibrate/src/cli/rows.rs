@@ -30,10 +30,10 @@ pub(super) struct Rows {
 
 /// Reads rows, and foresees their engines.
 pub(super) fn rows_for(datasets: &DatasetsArg, unseen: Unseen<'_>) -> Result<Rows> {
-    let read = || read_unique(&datasets.dataset);
-    let choices = choices_of(datasets, &read, unseen)?;
-    let measurements = read()?;
-    Ok(Rows { rows: foreseen(unseen.left(prepare(&measurements)?)?, &choices), measurements })
+    let measurements = read_unique(&datasets.dataset)?;
+    let rows = unseen.left(prepare(&measurements)?)?;
+    let choices = choices_from(datasets, &rows)?;
+    Ok(Rows { rows: foreseen(rows, &choices), measurements })
 }
 
 /// Gives the rows of datasets, anew each time: read twice they take less memory than kept beside what is made of them.
@@ -41,12 +41,18 @@ pub(super) type Read<'a> = &'a dyn Fn() -> Result<Vec<Measurement>>;
 
 /// What is learned from the answers beside datasets, and of what they lack from measurements.
 pub(super) fn choices_of(datasets: &DatasetsArg, read: Read<'_>, unseen: Unseen<'_>) -> Result<Choices> {
+    match datasets.choices.is_empty() {
+        true => Ok(Choices::default()),
+        false => choices_from(datasets, &unseen.left(prepare_taking(read()?)?)?),
+    }
+}
+
+fn choices_from(datasets: &DatasetsArg, rows: &[Row]) -> Result<Choices> {
     if datasets.choices.is_empty() {
         return Ok(Choices::default());
     }
-    let rows = unseen.left(prepare_taking(read()?)?)?;
-    let mut choices = learned(&choices::read(&datasets.choices)?, &rows)?;
-    workspace::learn(&mut choices, &rows);
+    let mut choices = learned(&choices::read(&datasets.choices)?, rows)?;
+    workspace::learn(&mut choices, rows);
     Ok(choices)
 }
 
@@ -54,11 +60,12 @@ pub(super) fn choices_of(datasets: &DatasetsArg, read: Read<'_>, unseen: Unseen<
 pub(super) fn prepared(read: Read<'_>, unseen: Unseen<'_>, choices: &Choices) -> Result<Rows> {
     let all = read()?;
     let measurements = all.iter().filter(|m| m.power_w.is_some()).cloned().collect();
-    Ok(Rows { rows: foreseen(unseen.left(prepare_taking(all)?)?, choices), measurements })
+    let rows = unseen.left(prepare_taking(all)?)?;
+    memory::give_back();
+    Ok(Rows { rows: foreseen(rows, choices), measurements })
 }
 
 fn foreseen(mut rows: Vec<Row>, choices: &Choices) -> Vec<Row> {
-    memory::give_back();
     foresee(&mut rows, choices);
     rows
 }

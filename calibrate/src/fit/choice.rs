@@ -53,7 +53,7 @@ pub fn learned(answers: &[Answer], rows: &[Row]) -> Result<Choices> {
         parts.entry((chip, sizes.phase, arithmetic(sizes.precision))).or_default().push(sample);
     }
     for row in rows {
-        let (Some(sizes), Some(engine)) = (row.sizes, &row.engine) else { continue };
+        let (Some(sizes), Some(engine)) = (row.sizes.as_deref().copied(), &row.engine) else { continue };
         if sizes.named(DILATION).is_some_and(|dilation| dilation > 1.0) {
             let sample = Sample { sizes, engine, judges: judges(&row.key) };
             parts.entry((row.chip.to_string(), sizes.phase, arithmetic(sizes.precision))).or_default().push(sample);
@@ -319,7 +319,7 @@ mod tests {
             .flat_map(|(b, c)| [9, 11, 14].map(|side| dilated(b, c, side)))
             .map(|trial| Row {
                 key: trial.case.fold_key().into(),
-                sizes: ConvSizes::of(&trial),
+                sizes: ConvSizes::of(&trial).map(Box::new),
                 engine: Some("eng0{}".into()),
                 ..crate::rows::prepare::testing::row("GH100", 8, 0.1)
             })

@@ -291,7 +291,7 @@ mod tests {
             values[at] = *size;
         }
         let sizes = ConvSizes { values, phase: Phase::Forward, precision: Precision::Fp32 };
-        Row { sizes: Some(sizes), ..row("chip", 1, 0.0) }
+        Row { sizes: Some(Box::new(sizes)), ..row("chip", 1, 0.0) }
     }
 
     #[test]

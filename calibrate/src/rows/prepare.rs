@@ -95,7 +95,7 @@ pub struct Row {
     /// Library covariate.
     pub library: f64,
     /// Sizes that its library's choice of an engine depends on; of convolutions alone.
-    pub sizes: Option<ConvSizes>,
+    pub sizes: Option<Box<ConvSizes>>,
     /// The engine that ran, where the library said so.
     pub engine: Option<String>,
     /// The engine that was to be expected, where choices are known.
@@ -462,7 +462,7 @@ fn row(
         library,
         engine: sizes.and(m.algo.as_deref()).map(|algorithm| engine_name(algorithm).to_string()),
         workspace: sizes.and(m.workspace_bytes),
-        sizes,
+        sizes: sizes.map(Box::new),
         foreseen: None,
     })
 }
