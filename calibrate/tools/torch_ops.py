@@ -443,6 +443,8 @@ def biased_attention(layer, batch, tokens, size, packed):
     from torch.nn.functional import scaled_dot_product_attention
     heads = layer["bias"]["heads"]
     wide = layer["heads"] * size
+    if layer["bias"].get("turned"):
+        raise ValueError("attention over a turned bias: it goes step by step")
 
     def run(q, *others):
         *others, bias = others
@@ -452,7 +454,7 @@ def biased_attention(layer, batch, tokens, size, packed):
         out = scaled_dot_product_attention(q, k, v, attn_mask=bias)
         return out.transpose(1, 2).reshape(batch, -1, wide)
 
-    return [[1, heads, tokens, tokens]], run
+    return [[heads, tokens, tokens] if layer["bias"].get("unbatched") else [1, heads, tokens, tokens]], run
 
 
 @of_kind("experts")

@@ -217,9 +217,9 @@ fn the_schema_of_networks_knows_what_a_bias_is() {
         let file = serde_json::json!({"schema": "network/1", "name": "n", "title": "N", "source": "test", "inputs": {"x": {"shape": [16, 144]}}, "layers": [attention]});
         schema::wrong(&schema_of("network-1"), &file)
     };
-    let whole = ScoreBias { heads: 6, parameters: 30, turned: true };
+    let whole = ScoreBias { heads: 6, parameters: 30, turned: true, unbatched: true };
     let whole = serde_json::to_value(whole).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(whole.as_object().map(|fields| fields.len()), Some(3));
+    assert_eq!(whole.as_object().map(|fields| fields.len()), Some(4));
     let found = bias(whole);
     assert!(found.is_empty(), "{found:#?}");
     assert!(!bias(serde_json::json!({"heads": 6, "bent": true})).is_empty());

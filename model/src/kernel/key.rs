@@ -84,7 +84,8 @@ pub enum ModelKey {
     AttentionDecode,
     /// Attention that adds a bias to its scores.
     AttentionBiased,
-    /// Forward attention with a bias whose gradient will be wanted, for which PyTorch 2.11 has other kernels in 16 bits.
+    /// Forward attention with a bias whose gradient will be wanted or that has no dimension of samples, for which PyTorch 2.11 has
+    /// other kernels in 16 bits.
     AttentionBiasLearned,
     /// Attention that keeps its scores in memory.
     AttentionUnfused,
@@ -112,8 +113,9 @@ impl ModelKey {
             Layer::Attention(attention) if attention.decodes() => Self::AttentionDecode,
             Layer::Attention(attention) if !attention.fused => Self::AttentionUnfused,
             Layer::Attention(Attention { bias: Some(bias), .. }) => {
-                let learned = (phase, mode) == (Phase::Forward, Mode::Training) && bias.parameters > 0;
-                if learned { Self::AttentionBiasLearned } else { Self::AttentionBiased }
+                let wants_gradient = mode == Mode::Training && bias.parameters > 0;
+                let apart = phase == Phase::Forward && (wants_gradient || bias.unbatched);
+                if apart { Self::AttentionBiasLearned } else { Self::AttentionBiased }
             }
             // Runners and frameworks take the mean of a whole map by kernels of its own, whatever it is called.
             Layer::AdaptivePool2d(pool) if pool.is_global() => Self::Kind(match pool.op {
@@ -387,6 +389,9 @@ mod tests {
         assert_eq!(key(learned, forward, Mode::Inference), "attention_biased");
         assert_eq!(key(learned, backward, Mode::Training), "attention_biased");
         assert_eq!(key(given, forward, Mode::Training), "attention_biased");
+        let unbatched = "bias = { heads = 4, unbatched = true }";
+        assert_eq!(key(unbatched, forward, Mode::Inference), "attention_bias_learned");
+        assert_eq!(key(unbatched, backward, Mode::Training), "attention_biased");
         assert_eq!(key("", forward, Mode::Training), "attention");
         for name in ["attention_biased", "attention_bias_learned"] {
             let key: ModelKey = name.parse().expect("a model");

@@ -166,26 +166,31 @@ const LONGEST_CHAIN: usize = 16;
 ///
 /// Where a file does not say which values are asked to lie side by side, only a table that was looked up and then turned at
 /// once does, as T5's: modules that give it another shape first, as Swin's, ask for that after they turn it.
-pub fn is_turned(graph: &Graph<'_>, id: Id) -> bool {
+///
+/// `makers` has the operators of [`Graph::derived`] by what they give.
+pub fn is_turned(graph: &Graph<'_>, makers: &HashMap<Id, &Op<'_>>, id: Id) -> bool {
     let dims = &graph.values[id].tensor.dims;
-    let strides = strides_of_learned(graph, id, LONGEST_CHAIN);
+    let strides = strides_of_learned(graph, makers, id, LONGEST_CHAIN);
     dims.iter().zip(strides).next_back().is_some_and(|(dim, stride)| *dim > 1 && stride != 1)
 }
 
-fn strides_of_learned(graph: &Graph<'_>, id: Id, left: usize) -> Vec<i64> {
+fn strides_of_learned(graph: &Graph<'_>, makers: &HashMap<Id, &Op<'_>>, id: Id, left: usize) -> Vec<i64> {
     let dims = |id: Id| &graph.values[id].tensor.dims[..];
-    let maker = |id: Id| graph.derived.iter().find(|op| op.outputs.first() == Some(&id));
     let out = dims(id);
-    let Some(op) = maker(id).filter(|_| left > 0 && !graph.contiguous.contains(&id)) else { return contiguous(out) };
+    let known = !graph.contiguous.contains(&id);
+    let Some(op) = makers.get(&id).filter(|_| left > 0 && known) else { return contiguous(out) };
     let operands = || op.inputs.iter().flatten().copied();
-    let before = |x: Id| strides_of_learned(graph, x, left - 1);
+    let before = |x: Id| strides_of_learned(graph, makers, x, left - 1);
     let said = || !graph.contiguous.is_empty();
-    let looked_up = |x: Id| maker(x).is_some_and(|op| op.op == "Gather");
+    let looked_up = |x: Id| makers.get(&x).is_some_and(|op| op.op == "Gather");
     let strides = match (&op.op[..], operands().next()) {
         (_, Some(x)) if reshapes(op) => view(dims(x), &before(x), out),
-        ("Transpose", Some(x)) if said() || looked_up(x) => infer::permutation(&graph.call(op), out.len())
-            .ok()
-            .map(|order| order.iter().map(|&i| before(x)[i]).collect()),
+        ("Transpose", Some(x)) if said() || looked_up(x) => {
+            infer::permutation(&graph.call(op), out.len()).ok().map(|order| {
+                let strides = before(x);
+                order.iter().map(|&i| strides[i]).collect()
+            })
+        }
         ("Cast" | "Where" | "Add" | "Sub" | "Mul" | "Div", _) => {
             let whole = |x: &Id| dims(*x) == out && !graph.values[*x].learned.is_empty();
             operands().find(whole).map(|x| like(dims(x), &before(x), out))

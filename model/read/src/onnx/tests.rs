@@ -346,7 +346,9 @@ fn a_bias_of_the_scores_is_in_attention() {
     let of = |bias: &[i64]| attention_with(|m| m.weight("bias", bias));
     let bias = |dims: &[i64]| attentions(&of(dims)).first().map(|a| (a.heads, a.fused, a.bias));
     // Windows of three by three tokens have 25 distances.
-    assert_eq!(bias(&[1, 4, 9, 9]), Some((4, true, Some(ScoreBias { heads: 4, parameters: 4 * 25, turned: false }))));
+    let own = |unbatched| Some((4, true, Some(ScoreBias { heads: 4, parameters: 4 * 25, turned: false, unbatched })));
+    assert_eq!(bias(&[1, 4, 9, 9]), own(false));
+    assert_eq!(bias(&[4, 9, 9]), own(true));
     assert_eq!(bias(&[1, 1, 9, 9]), Some((4, true, None)));
     assert_eq!(totals(&of(&[1, 4, 9, 9])).0, 100);
 }

@@ -90,6 +90,10 @@ pub struct ScoreBias {
     /// (T5, Raffel et al. 2020).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turned: bool,
+    /// Whether it has three dimensions, none of them of samples: PyTorch 2.11 runs its memory-efficient kernel then in 16 bits, too,
+    /// where cuDNN's takes a bias of four.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unbatched: bool,
 }
 
 pub(super) fn is_zero(number: &u64) -> bool {
@@ -460,7 +464,7 @@ mod tests {
         // Three windows a sample of two heads each.
         let plain = attention(6, 6, false);
         let bias = |heads, parameters| Attention {
-            bias: Some(ScoreBias { heads, parameters, turned: false }),
+            bias: Some(ScoreBias { heads, parameters, turned: false, unbatched: false }),
             ..plain.clone()
         };
         let input = [shape(&[5, 3 * 6 * 4])];

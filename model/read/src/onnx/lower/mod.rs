@@ -54,6 +54,8 @@ struct Lowering<'g, 'a> {
     readers: HashMap<Id, Vec<&'g Op<'a>>>,
     /// The operator that makes a tensor.
     makers: HashMap<Id, &'g Op<'a>>,
+    /// The operator that computes a tensor of learned values alone.
+    learned_makers: HashMap<Id, &'g Op<'a>>,
     places: HashMap<Id, Place>,
     views: HashMap<(Source, Shape), Source>,
     inputs: Vec<Input>,
@@ -85,6 +87,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             graph,
             readers,
             makers,
+            learned_makers: graph.derived.iter().filter_map(|op| Some((*op.outputs.first()?, op))).collect(),
             places: HashMap::new(),
             views: HashMap::new(),
             inputs: vec![],

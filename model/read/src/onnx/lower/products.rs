@@ -244,8 +244,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let learned = self.unlearned(&[Some(id)]);
         // Exporters look a table of distances up.
         let table = window_heads(tokens as u64, learned, own).map(|(window, heads)| (2 * window - 1).pow(2) * heads);
-        let turned = strides::is_turned(self.graph, id);
-        Some(ScoreBias { heads: own, parameters: table.unwrap_or(learned), turned })
+        let turned = strides::is_turned(self.graph, &self.learned_makers, id);
+        Some(ScoreBias { heads: own, parameters: table.unwrap_or(learned), turned, unbatched: apart.len() == 1 })
     }
 
     /// The tensor that queries, keys and values are the three parts of, side by side.
