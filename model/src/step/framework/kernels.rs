@@ -1,8 +1,8 @@
 //! Kernels of a framework's own that neither traffic nor operations bound.
 
-use crate::base::file::{FileError, within};
+use crate::base::file::{FileError, quantity, within};
 use crate::base::precision::{Phase, Precision};
-use crate::base::units::{Bytes, Seconds};
+use crate::base::units::{Bytes, Dimension, Seconds};
 use crate::device::gpu::Gpu;
 use crate::kernel::work::Work;
 use crate::net::layer::{Interpolation, Layer};
@@ -53,6 +53,24 @@ pub struct Broadcast {
     per_cycle: ByWidth,
     /// Cycles of one of few results.
     latency: ByWidth,
+    filled: Filled,
+}
+
+/// Tensors that are given one value, as those that a padded map is copied into.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Filled {
+    latency: Seconds,
+    of_bandwidth: f64,
+    /// Values per multiprocessor and cycle, at most.
+    per_cycle: f64,
+}
+
+impl Filled {
+    fn time(&self, values: f64, precision: Precision, gpu: &Gpu) -> Seconds {
+        let bytes = values * precision.bytes() as f64;
+        let written = Seconds::new(bytes / (gpu.bandwidth.value.get() * self.of_bandwidth));
+        self.latency.max(written).max(Seconds::new(values / (self.per_cycle * cycles_per_second(gpu))))
+    }
 }
 
 impl Broadcast {
@@ -69,7 +87,8 @@ impl Broadcast {
 
     /// What a layer takes at least, at a board's highest clock, one of whose operands is repeated: learned values, a table, or
     /// forward a tensor of fewer elements than the result; or is a part of another result (`parted`), whose places are computed
-    /// as well, backward where the operands are read again. Nothing of all other layers.
+    /// as well, backward where the operands are read again. Padding fills its result first, and copies what it pads into it place
+    /// by place. Nothing of all other layers.
     pub fn least(&self, work: &Work<'_>, parted: bool, gpu: &Gpu) -> Seconds {
         let bound = || self.bias((work.output.elements() * work.batch) as f64, work.precision, gpu);
         let reads = || match work.phase {
@@ -81,6 +100,10 @@ impl Broadcast {
             return bound();
         }
         let constant = match (work.layer(), work.phase) {
+            (Layer::Pad(pad), Phase::Forward) if !pad.mirrors => {
+                let [values, padded] = [work.input(), work.output].map(|map| (map.elements() * work.batch) as f64);
+                return self.filled.time(padded, work.precision, gpu) + self.bias(values, work.precision, gpu);
+            }
             (Layer::Elementwise(layer), Phase::Forward | Phase::BackwardData) => layer.parameters > 0 || layer.repeated,
             (Layer::Add(_) | Layer::Multiply(_), Phase::Forward) => false,
             _ => return Seconds::ZERO,
@@ -355,15 +378,30 @@ impl MapsFile {
 pub(super) struct BroadcastFile {
     per_cycle: [f64; 2],
     latency: [f64; 2],
+    filled: FilledFile,
     #[serde(rename = "source")]
     _source: String,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilledFile {
+    latency: String,
+    of_bandwidth: f64,
+    per_cycle: f64,
+}
+
 impl BroadcastFile {
     pub(super) fn read(self) -> Result<Broadcast, FileError> {
+        let FilledFile { latency, of_bandwidth, per_cycle } = self.filled;
         Ok(Broadcast {
             per_cycle: ByWidth::read("broadcast per_cycle", self.per_cycle, &PER_CYCLE)?,
             latency: ByWidth::read("broadcast latency", self.latency, &CYCLES)?,
+            filled: Filled {
+                latency: quantity("broadcast filled latency", &latency, Dimension::Time).map(Seconds::new)?,
+                of_bandwidth: within("broadcast filled of_bandwidth", of_bandwidth, 0.01..=1.0)?,
+                per_cycle: within("broadcast filled per_cycle", per_cycle, PER_CYCLE)?,
+            },
         })
     }
 }
@@ -413,6 +451,31 @@ pub(super) mod tests {
         // 380 billion results a second in 16 bits on an H200, fewer in 32.
         assert!((time(380e9, Precision::Fp16) - 1.0).abs() < 0.02, "{}", time(380e9, Precision::Fp16));
         assert!(time(1e9, Precision::Tf32) > time(1e9, Precision::Fp16));
+    }
+
+    /// Two kernels: one over the result, one over what is padded.
+    #[test]
+    fn padding_fills_a_map_and_copies_into_it() {
+        let (pytorch, gpu) = (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h200").expect("shipped"));
+        let broadcast = pytorch.broadcast.expect("in the profile");
+        let of = |dims: &[u64], mirrors: bool, precision| {
+            let pad = work("pad", &format!("padding = [0, 0, 1, 1]\nmirrors = {mirrors}"), dims, precision);
+            [Phase::Forward, Phase::BackwardData]
+                .map(|phase| broadcast.least(&Trial { phase, ..pad.clone() }, false, &gpu).get())
+        };
+        // Measured: 239 and 1,013 us of maxvit_small_tf_512's first in bf16 (data/measurements/h200/torch_profile_24.csv).
+        let [forward, backward] = of(&[4 * 384, 256, 256], false, Precision::Bf16);
+        assert!((forward / 1252e-6 - 1.0).abs() < 0.06, "{forward}");
+        assert_eq!(backward, 0.0);
+        assert_eq!(of(&[384, 256, 256], true, Precision::Bf16)[0], 0.0);
+        // Bandwidth bounds filling in 32 bits.
+        let wide = of(&[384, 256, 256], false, Precision::Fp32)[0];
+        let values = (4 * 384 * 257 * 257) as f64;
+        let copied = broadcast.bias((4 * 384 * 256 * 256) as f64, Precision::Fp32, &gpu).get();
+        assert!((wide - copied - 4.0 * values / (0.96 * 4.8e12)).abs() < 1e-6, "{wide} {copied}");
+        // A microsecond beside the copy's latency.
+        let few = of(&[1, 2, 2], false, Precision::Fp32)[0];
+        assert!((few - 1e-6 - broadcast.bias(16.0, Precision::Fp32, &gpu).get()).abs() < 1e-12, "{few}");
     }
 
     #[test]
