@@ -34,9 +34,11 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 # Exporter and form, the first that is read well is taken: batch norms kept, one sample or an open batch.
 FORMS = (("script", "kept"), ("dynamo", "plain"), ("script", "open"), ("dynamo", "open"), ("script", "plain"))
-# By this exporter in 16 bits first, of this library: where a module computes in 32, as norms and rotations of language models do,
-# its exports have conversions. The other exporter has some that do not run.
-NARROW = {"transformers": ("dynamo", "plain", "bfloat16")}
+# Where a module computes in 32 bits whatever it is given, as norms and rotations of language models do, this exporter has its
+# conversions. Networks of transformers are exported so second: the first exporter has some conversions that do not run.
+NARROW = ("dynamo", "plain", "bfloat16")
+# Networks that are named after norms which compute in 32 bits, too, and are exported so first: the other exporter loses these.
+WIDE_NORMS = ("_evos", "_frn")
 SCHEMA = "sealed/1"
 SEED = "joulecast sealed round {}"
 BOARDS = ("h200", "h100")
@@ -174,8 +176,10 @@ def export(name, folder, predict, pipe):
         pipe.send(record | {"refused": f"PyTorch: {type(error).__name__}: {str(error).splitlines()[0][:200]}"})
         return
     forms = [(*form, None) for form in FORMS]
-    if network.library in NARROW:
-        forms.insert(1, NARROW[network.library])
+    if name.endswith(WIDE_NORMS):
+        forms.insert(0, NARROW)
+    elif network.library == "transformers":
+        forms.insert(1, NARROW)
     for exporter, form, narrow in forms:
         label = ", ".join(filter(None, (exporter, form, narrow)))
         try:
