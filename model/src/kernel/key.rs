@@ -1,6 +1,6 @@
 //! Which model predicts a kernel: the only place that knows the names of models.
 
-use crate::base::precision::{Mode, Phase};
+use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::base::text::{closest, shown};
 use crate::kernel::setting::Algorithm;
@@ -106,7 +106,7 @@ impl ModelKey {
     /// The model of a layer's phase: its kind, except that convolutions fall into classes which run different kernels.
     /// Attention against a cache, with a bias, and that which keeps its scores in memory are other kernels than fused attention
     /// of many tokens.
-    pub fn of(layer: &Layer, inputs: &[Shape], phase: Phase, mode: Mode) -> Self {
+    pub fn of(layer: &Layer, inputs: &[Shape], phase: Phase, mode: Mode, precision: Precision) -> Self {
         match layer {
             _ if phase == Phase::Update => Self::Update,
             Layer::Conv2d(conv) => Self::Conv(ConvClass::of(conv, inputs.first().map_or(1, Shape::axis))),
@@ -114,7 +114,8 @@ impl ModelKey {
             Layer::Attention(attention) if !attention.fused => Self::AttentionUnfused,
             Layer::Attention(Attention { bias: Some(bias), .. }) => {
                 let wants_gradient = mode == Mode::Training && bias.parameters > 0;
-                let apart = phase == Phase::Forward && (wants_gradient || bias.unbatched);
+                let unbatched = bias.unbatched && precision.bytes() < Precision::Fp32.bytes();
+                let apart = phase == Phase::Forward && (wants_gradient || unbatched);
                 if apart { Self::AttentionBiasLearned } else { Self::AttentionBiased }
             }
             // Runners and frameworks take the mean of a whole map by kernels of its own, whatever it is called.
@@ -327,7 +328,13 @@ mod tests {
             ("adaptive_avg_pool2d", "output = [1, 2]", "adaptive_avg_pool2d"),
         ] {
             let layer = Layer::from_table(kind, fields.parse().expect("fields")).expect("a kind").expect("a layer");
-            let key = ModelKey::of(&layer, &[Shape::map(8, 14, 14).expect("a shape")], Phase::Forward, Mode::Inference);
+            let key = ModelKey::of(
+                &layer,
+                &[Shape::map(8, 14, 14).expect("a shape")],
+                Phase::Forward,
+                Mode::Inference,
+                Precision::Fp32,
+            );
             assert_eq!(key.name(), expected, "{fields}");
         }
     }
@@ -337,7 +344,13 @@ mod tests {
     fn classes_of_convolutions() {
         let class = |fields: &str, channels: u64| {
             let layer = Layer::from_table("conv2d", fields.parse().expect("fields")).expect("a kind").expect("a layer");
-            ModelKey::of(&layer, &[Shape::new(&[channels, 14, 14]).expect("a shape")], Phase::Forward, Mode::Inference)
+            ModelKey::of(
+                &layer,
+                &[Shape::new(&[channels, 14, 14]).expect("a shape")],
+                Phase::Forward,
+                Mode::Inference,
+                Precision::Fp32,
+            )
         };
         for (fields, channels, expected) in [
             ("channels = 8\nkernel = 1", 32, "conv2d_1x1"),
@@ -378,11 +391,12 @@ mod tests {
 
     #[test]
     fn a_learned_bias_runs_another_kernel_forward_in_training() {
-        let key = |bias: &str, phase, mode| {
+        let key_in = |precision, bias: &str, phase, mode| {
             let fields = format!("heads = 4\n{bias}").parse().expect("fields");
             let layer = Layer::from_table("attention", fields).expect("a kind").expect("valid");
-            ModelKey::of(&layer, &[Shape::new(&[8, 96]).expect("a shape")], phase, mode).name()
+            ModelKey::of(&layer, &[Shape::new(&[8, 96]).expect("a shape")], phase, mode, precision).name()
         };
+        let key = |bias: &str, phase, mode| key_in(Precision::Bf16, bias, phase, mode);
         let (learned, given) = ("bias = { heads = 4, parameters = 60 }", "bias = { heads = 4 }");
         let (forward, backward) = (Phase::Forward, Phase::BackwardData);
         assert_eq!(key(learned, forward, Mode::Training), "attention_bias_learned");
@@ -392,6 +406,7 @@ mod tests {
         let unbatched = "bias = { heads = 4, unbatched = true }";
         assert_eq!(key(unbatched, forward, Mode::Inference), "attention_bias_learned");
         assert_eq!(key(unbatched, backward, Mode::Training), "attention_biased");
+        assert_eq!(key_in(Precision::Tf32, unbatched, forward, Mode::Inference), "attention_biased");
         assert_eq!(key("", forward, Mode::Training), "attention");
         for name in ["attention_biased", "attention_bias_learned"] {
             let key: ModelKey = name.parse().expect("a model");

@@ -131,7 +131,7 @@ impl<'a> Work<'a> {
 
     /// Which model predicts its kernels, whatever algorithm was asked for. Of work as it runs ([`Work::as_run`]).
     pub fn key(&self) -> ModelKey {
-        ModelKey::of(&self.case.layer, &self.case.inputs, self.phase, self.mode)
+        ModelKey::of(&self.case.layer, &self.case.inputs, self.phase, self.mode, self.precision)
     }
 }
 

@@ -745,8 +745,12 @@ mod tests {
             ),
             ("kind = \"add\"\nfactor = 1\nextra_per_sample = \"4 W\"", "slower add"),
             (
-                "kind = \"add\"\nfactor = 1\n[broadcast]\nper_cycle = [0, 1]\nlatency = [1, 1]\nsource = \"x\"",
+                "kind = \"add\"\nfactor = 1\n[broadcast]\nper_cycle = [0, 1]\nlatency = [1, 1]\nfilled = { latency = \"1 us\", of_bandwidth = 1, per_cycle = 1 }\nsource = \"x\"",
                 "broadcast per_cycle is 0",
+            ),
+            (
+                "kind = \"add\"\nfactor = 1\n[broadcast]\nper_cycle = [1, 1]\nlatency = [1, 1]\nfilled = { latency = \"1 us\", of_bandwidth = 2, per_cycle = 1 }\nsource = \"x\"",
+                "broadcast filled of_bandwidth is 2",
             ),
             (
                 "kind = \"add\"\nfactor = 1\n[gather]\ncycles_per_row = 0\nlatency = 1\ngradient = [1, 1]\nsource = \"x\"",

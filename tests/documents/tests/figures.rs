@@ -225,7 +225,7 @@ fn for_your_gpu() -> String {
         ]),
     ];
     let host = |board| sealed_time(last_of(board), board, "eager, host-bound", "mean %");
-    let head = ["your GPU", "judged on", "time", "power", "energy", "90 % intervals hold", "made by"];
+    let head = ["your GPU", "judged on", "time", "power", "energy", "90 % intervals hold times", "made by"];
     markdown(&head, |i| (2..6).contains(&i), &rows)
         + &format!(
             "\nEager steps that wait for the host are {} and {} % off: hosts differ, and `calibrate host` measures yours.\n",

@@ -4,17 +4,25 @@ use super::{LayerOp, ShapeError, one_map};
 use crate::base::precision::Phase;
 use crate::base::shape::Shape;
 use crate::net::cost::{LayerCost, Site};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Adds rows and columns around a map.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pad {
     /// Rows above and below, columns left and right.
+    #[serde(deserialize_with = "four_sides")]
     pub padding: [u64; 4],
     /// Whether they mirror the map (`reflect` of ONNX and PyTorch) instead of being zeros.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mirrors: bool,
+}
+
+/// Readers of TOML take the first of more numbers than an array holds.
+fn four_sides<'de, D: Deserializer<'de>>(sides: D) -> Result<[u64; 4], D::Error> {
+    let sides = Vec::<u64>::deserialize(sides)?;
+    sides.try_into().map_err(|sides: Vec<u64>| D::Error::invalid_length(sides.len(), &"four sides"))
 }
 
 impl LayerOp for Pad {
@@ -42,8 +50,18 @@ impl LayerOp for Pad {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Layer;
     use super::super::testing::shape;
     use super::*;
+
+    #[test]
+    fn there_are_four_sides() {
+        let pad = |sides: &str| Layer::from_table("pad", format!("padding = {sides}").parse().expect("a table"));
+        assert!(pad("[1, 1, 1, 1]").is_some_and(|pad| pad.is_ok()));
+        for sides in ["[1, 1]", "[1, 1, 1, 1, 1]", "[1, 1, 1, 1, \"x\"]"] {
+            assert!(pad(sides).is_some_and(|pad| pad.is_err()), "{sides}");
+        }
+    }
 
     #[test]
     fn sides_grow_separately() {

@@ -358,21 +358,20 @@ mod tests {
     use crate::base::precision::Mode;
     use crate::catalog;
     use crate::device::gpu::Gpu;
-    use crate::law::calibration::LayerModel;
     use crate::net::network::Network;
     use crate::step::generation;
     use crate::step::predict::Predictor;
     use crate::step::predictor::OperatingPoint;
 
-    /// Relative, of every number of a kernel.
-    const MOST: f64 = 1e-12;
-    /// The same where times are carried to another memory: a root of differences, it can double what a time is off by.
-    const MOST_CARRIED: f64 = 2.0 * MOST;
+    /// Relative, of every number of a kernel. Half of it, but where times are carried to another memory, a root of differences,
+    /// or a variable hardly varies among its model's rows (RMSNorm's balance, by 0.05 %), whose spread divides what the
+    /// rounding of a logarithm leaves.
+    const MOST: f64 = 2e-12;
     /// Which of a kernel's numbers are what it drives.
     const DRIVES: std::ops::Range<usize> = 5..8;
 
-    /// Panics unless a kernel is another but for rounding, relative `most`.
-    fn check(found: &Kernel<'_>, plain: &Kernel<'_>, most: f64, what: &str) {
+    /// Panics unless a kernel is another but for rounding.
+    fn check(found: &Kernel<'_>, plain: &Kernel<'_>, what: &str) {
         let what = || format!("{what}: {} {} {}", plain.name, plain.kind, plain.phase);
         let words = |k: &Kernel<'_>| {
             let (engine, jump) = (k.engine.map(str::to_string), k.jump.map(str::to_string));
@@ -391,7 +390,7 @@ mod tests {
         let busy = 1.0 - plain.floor / (plain.time.value - plain.besides);
         let rounding = if busy > 0.0 { 8.0 * f64::EPSILON / busy } else { 0.0 };
         for (i, (found, plain)) in numbers(found).zip(numbers(plain)).enumerate() {
-            let most = if DRIVES.contains(&i) { most.max(rounding) } else { most };
+            let most = if DRIVES.contains(&i) { MOST.max(rounding) } else { MOST };
             let near = found == plain || (found - plain).abs() <= most * plain.abs();
             assert!(near, "{}: number {i} is {found}, not {plain} ({busy} busy)", what());
         }
@@ -433,10 +432,6 @@ mod tests {
         let predictor = Predictor::shipped(catalog::gpu(gpu).expect("shipped"), framework);
         let network = predictor.shape(network, 5, precision, &[]).ok()?;
         let over = predictor.over_batches(&network, mode).ok()??;
-        let bandwidth = predictor.gpu().bandwidth.value;
-        let is_carried = |model: &LayerModel| model.memory.is_some_and(|memory| memory.bandwidth != bandwidth);
-        let calibration = over.setup.calibration.unwrap_or(over.setup.all_chips);
-        let most = if calibration.models.iter().any(is_carried) { MOST_CARRIED } else { MOST };
         let batches: Vec<u64> = batches.iter().copied().filter(|batch| network.with_batch(*batch).is_ok()).collect();
         let check_one = |place: usize, prepared: &Prepared<'_, '_>| {
             let batch = batches[place];
@@ -447,7 +442,7 @@ mod tests {
             let (found, order) = prepared.step();
             assert_eq!(order.alike.len(), plain.kernels.len(), "{what}");
             for (&at, plain) in order.alike.iter().zip(&plain.kernels) {
-                check(&found.kernels[at], plain, most, &what);
+                check(&found.kernels[at], plain, &what);
             }
             let plain = plain.prepare();
             assert_eq!((prepared.cost, prepared.memory), (plain.cost, plain.memory), "{what}");
