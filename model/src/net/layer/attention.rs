@@ -182,6 +182,11 @@ impl Layer {
 }
 
 impl Attention {
+    /// Values of the bias of its scores, one for each of the bias's heads, query and key; 0 without.
+    pub fn values_of_bias(&self, sizes: &Heads) -> u64 {
+        self.bias.map_or(0, |bias| product(&[bias.heads, sizes.tokens, sizes.keys]))
+    }
+
     /// Sizes for these inputs.
     ///
     /// # Errors
@@ -336,7 +341,7 @@ impl LayerOp for Attention {
         let queries = times(&[s.heads, s.tokens, s.dimension]);
         let (new, all) =
             (times(&[2, s.kv_heads, s.new_keys, s.dimension]), times(&[2, s.kv_heads, s.keys, s.dimension]));
-        let bias = self.bias.map_or(0, |bias| product(&[bias.heads, s.tokens, s.keys]));
+        let bias = self.values_of_bias(&s);
         // Of another sequence nothing is made again.
         let makes = self.context.filter(|_| !self.decodes());
         let made = makes.map_or(0, |c| times(&[c.positions, 2 * c.features, s.kv_heads, s.dimension]));

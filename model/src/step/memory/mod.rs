@@ -142,7 +142,7 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy, cho
     let cached = network.cache_bytes().saturating_mul(network.batch());
     MemoryFootprint {
         cache: Bytes::new(cached),
-        weights: Bytes::new(weights.saturating_add(parameters.saturating_mul(both))),
+        weights: Bytes::new(weights.saturating_add(parameters.saturating_mul(both)).saturating_add(biases(network))),
         optimizer_state: Bytes::new(parameters.saturating_mul(state)),
         gradients: Bytes::new(peak.gradients),
         activations: Bytes::new(peak.activations),
@@ -205,6 +205,15 @@ pub fn largest<E>(most: u64, fits: impl Fn(u64) -> Result<bool, E>) -> Result<Op
 
 /// No larger multiple is looked for by [`largest_batch`]: more may fit.
 pub const MOST_UNITS: u64 = (1 << 24) - 1;
+
+/// Bytes of all biases of scores: modules keep what they looked up for every query and key, or the backward pass needs it.
+fn biases(network: &ShapedNetwork) -> u64 {
+    let of = |layer: &ShapedLayer| match &layer.case.layer {
+        Layer::Attention(attention) => attention.sizes(&layer.case.inputs).map_or(0, |s| attention.values_of_bias(&s)),
+        _ => 0,
+    };
+    network.each(of).fold(0, u64::saturating_add).saturating_mul(network.precision().result_bytes())
+}
 
 /// Bytes of both scores of attention that keeps them in memory: products, and what softmax makes of them.
 fn scores(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
@@ -395,6 +404,31 @@ inputs.x.shape = [1, 2, 2]
         };
         // The input, and what the region's function reads and makes; in 32 bits the conversion is the rectifier's result.
         assert_eq!((bytes_a_value(Precision::Bf16)?, bytes_a_value(Precision::Fp32)?), (2 + 4 + 4, 4 + 4 + 4));
+        Ok(())
+    }
+
+    /// Whatever the batch, for each of the layers.
+    #[test]
+    fn biases_of_scores_take_memory() -> Result<(), Box<dyn std::error::Error>> {
+        let of = |bias: &str, batch, precision| {
+            let layer = |name: &str| format!("{{ name = \"{name}\", kind = \"attention\", heads = 4{bias} }}");
+            let text = format!(
+                "schema = \"network/1\"\nname = \"a\"\ntitle = \"a\"\nlayers = [{}, {{ name = \"p\", kind = \"linear\", \
+                 features = 96 }}, {}]\ninputs.x.shape = [512, 96]\n",
+                layer("a"),
+                layer("b")
+            );
+            let network = crate::net::network::Network::from_toml(&text)?;
+            let shaped = ShapedNetwork::new(&network, batch, precision, &[])?;
+            let policy = crate::catalog::framework("pytorch")?.memory;
+            Ok::<_, Box<dyn std::error::Error>>(footprint(&shaped, Mode::Inference, &policy, &[]).weights.get())
+        };
+        for (precision, width) in [(Precision::Fp32, 4), (Precision::Bf16, 2)] {
+            for batch in [1, 64] {
+                let more = of(", bias = { heads = 2 }", batch, precision)? - of("", batch, precision)?;
+                assert_eq!(more, 2 * 2 * 512 * 512 * width, "{precision} {batch}");
+            }
+        }
         Ok(())
     }
 
