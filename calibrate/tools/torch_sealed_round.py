@@ -14,7 +14,7 @@ in a process of its own.
 
 `draw` takes so many networks of those that were read, of each library its share in the order of the SHA-256 of seed and
 name, and rows of each in the order of that of seed and row, kinds of rows in turn, so that nobody chooses. Networks of
-earlier rounds (--after) are left out. The networks' files are copied into the folder of the round's name, under nets. Rows that would not fit into 60 GiB or take longer than 0.1 s by a bound from operations and
+earlier rounds (--after) and those that tests/sealed.rs keeps are left out. The networks' files are copied into the folder of the round's name, under nets. Rows that would not fit into 60 GiB or take longer than 0.1 s by a bound from operations and
 activations are not drawn from; no prediction is asked for that.
 """
 import argparse
@@ -295,6 +295,16 @@ def drawn(seed, records):
     return rows
 
 
+def kept():
+    """Networks that are kept for a later test, which tests/sealed.rs lists."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "sealed.rs"), encoding="utf-8") as file:
+        listed = re.search(r"const KEPT: \[&str; (\d+)\] = \[(.*?)\];", file.read(), re.DOTALL)
+    names = set(re.findall(r'"(\w+)"', listed[2]))
+    if len(names) != int(listed[1]):
+        sys.exit("tests/sealed.rs: KEPT is not read whole")
+    return names
+
+
 def shared(seed, records):
     """A step that two GPUs share, of the first networks by their hash that have one."""
     rows = {}
@@ -311,7 +321,7 @@ def run_draw(args):
     with open(args.record, encoding="utf-8") as file:
         records = json.load(file)
     seed = SEED.format(args.round)
-    earlier = set()
+    earlier = kept()
     for path in args.after:
         with open(path, "rb") as file:
             earlier |= {member["name"] for member in tomllib.load(file)["network"]}

@@ -177,8 +177,8 @@ pub fn is_turned(graph: &Graph<'_>, makers: &HashMap<Id, &Op<'_>>, id: Id) -> bo
 fn strides_of_learned(graph: &Graph<'_>, makers: &HashMap<Id, &Op<'_>>, id: Id, left: usize) -> Vec<i64> {
     let dims = |id: Id| &graph.values[id].tensor.dims[..];
     let out = dims(id);
-    let known = !graph.contiguous.contains(&id);
-    let Some(op) = makers.get(&id).filter(|_| left > 0 && known) else { return contiguous(out) };
+    let op = makers.get(&id).filter(|_| left > 0 && !graph.contiguous.contains(&id));
+    let Some(op) = op else { return contiguous(out) };
     let operands = || op.inputs.iter().flatten().copied();
     let before = |x: Id| strides_of_learned(graph, makers, x, left - 1);
     let said = || !graph.contiguous.is_empty();
