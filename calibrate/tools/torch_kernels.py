@@ -8,6 +8,7 @@ the steps. `torch_layers.py` tells kernels of torchvision's networks layer by la
   torch_kernels.py --biases torch_profile.csv
   torch_kernels.py --sums torch_profile.csv torch_profile_3.csv
   torch_kernels.py --latency torch_profile_8.csv torch_profile_9.csv
+  torch_kernels.py --pads torch_profile_8.csv torch_profile_9.csv
 
 --out: a row for each operation and shapes of its inputs in one step, `time_us` the device time of all `calls`, mean over
 two profiled steps; of every network its largest batch in inference, then in training (`--rows FILE`: the steps of a CSV file
@@ -18,6 +19,8 @@ operation that an operation belongs to, what a module called or autograd's funct
 --latency: how many cycles of 1980 MHz additions, products and quotients one of whose operands is repeated take at least, and
 those with operands of one shape: the median of up to 131,072 results, less 1.19 (32 bits) or 1.45 results per cycle of each of
 132 multiprocessors.
+--pads: of padding, which fills its result and copies into it, how many values both kernels move per cycle of 1980 MHz of each of
+132 multiprocessors, above 2 million values, the share of the bandwidth that filling reaches, and how long few values are filled.
 """
 import argparse
 import ast
@@ -226,6 +229,33 @@ def sums(paths):
           f"of_bandwidth = {of_bandwidth:.2f}, read = {read:.0f}, shared = {shared:.0f}, partial = [{whole:.0f}, {part:.0f}]")
 
 
+def pads(paths):
+    """Rates of the two kernels of padding, by board and width: median, and what eight of ten lie between."""
+    found, few = defaultdict(list), []
+    for path in paths:
+        board, kernels = "h200" if "h200" in path else "h100", defaultdict(dict)
+        with open(path, newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row.get("within") == "aten::pad" and row["op"] in ("aten::fill_", "aten::copy_"):
+                    values = math.prod(ast.literal_eval(row["shapes"])[0])
+                    time_us = float(row["time_us"]) / float(row["calls"])
+                    width = 16 if row["precision"] in ("fp16", "bf16") else 32
+                    kernels[*(row[k] for k in ROW), row["within_shapes"]][row["op"]] = values, time_us, width
+        # Padding by nothing is a copy alone.
+        for both in kernels.values():
+            for op, (values, time_us, width) in both.items() if len(both) == 2 else ():
+                if values >= FEWEST_RESULTS:
+                    found[op, width, board].append((values / (CYCLES_PER_US * time_us * MULTIPROCESSORS),
+                                                    values * width / 8 / (1e6 * BANDWIDTHS[board] * time_us)))
+                elif op == "aten::fill_" and values <= MOST_RESULTS:
+                    few.append(time_us)
+    for (op, width, board), rates in sorted(found.items()):
+        low, middle, high = most_of([per_cycle for per_cycle, _ in rates])
+        share = f", {statistics.median(share for _, share in rates):.2f} of the bandwidth" if op == "aten::fill_" else ""
+        print(f"{op}, {width} bits, {board}: {len(rates)} kernels, {middle:.2f} values per cycle in the median, {low:.2f} to {high:.2f}{share}")
+    print(f"{len(few)} fills of few values: {statistics.median(few):.1f} us in the median")
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--round", help="the round's file, once it was measured")
@@ -233,6 +263,7 @@ def main():
     arguments.add_argument("--out")
     arguments.add_argument("--sums", metavar="FILE", nargs="+", help="only reads such files; needs no GPU")
     arguments.add_argument("--latency", metavar="FILE", nargs="+", help="only reads such files; needs no GPU")
+    arguments.add_argument("--pads", metavar="FILE", nargs="+", help="only reads such files; needs no GPU")
     arguments.add_argument("--budget", type=float, default=180, help="seconds; no network is begun after them")
     arguments.add_argument("--biases", metavar="FILE", help="only reads such a file; needs no GPU")
     args = arguments.parse_args()
@@ -242,10 +273,12 @@ def main():
         sums(args.sums)
     elif args.latency:
         latency(args.latency)
+    elif args.pads:
+        pads(args.pads)
     elif (args.round or args.rows) and args.out:
         run(args)
     else:
-        arguments.error("--round or --rows with --out, --biases, --sums or --latency")
+        arguments.error("--round or --rows with --out, --biases, --sums, --latency or --pads")
 
 
 if __name__ == "__main__":
