@@ -15,10 +15,10 @@ import os
 import shutil
 import sys
 
+from torch_sealed_round import listed
+
 COLUMNS = ("network,mode,precision,batch,launch,layout,ms_per_iter,ms_p10,ms_p90,watts,joules_per_iter,sm_mhz_mean,sm_mhz_min,mem_mhz,temp_c,"
            "peak_mem_mib,reserved_mib,iters,throttle,utc,device,torch,cudnn").split(",")
-# Of round 25, drawn there by mistake: they were kept for a later test (tests/sealed.rs), nothing may learn from them.
-TEST_ALONE = {"repvgg_a2", "ghostnet_100", "fastvit_t8", "twins_svt_small", "gernet_m"}
 
 
 def main():
@@ -27,11 +27,11 @@ def main():
     number, visits = sys.argv[1], dict(word.split("=", 1) for word in sys.argv[2:])
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
     sealed, ours = f"data/sealed/round-{number}", f"data/measurements/sealed/round_{number}"
-    rows = []
+    rows, alone = [], listed("TEST_ALONE")
     for path in sorted(glob.glob(f"{sealed}/measured-*.csv")):
         with open(path, newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
-                if row["error"] or row["gpus"] != "1" or row["network"] in TEST_ALONE:
+                if row["error"] or row["gpus"] != "1" or row["network"] in alone:
                     continue
                 board = next(board for board in visits if board.upper() in row["device"])
                 rows.append([row[column] for column in COLUMNS] + [visits[board]])

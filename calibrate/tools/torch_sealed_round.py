@@ -295,13 +295,13 @@ def drawn(seed, records):
     return rows
 
 
-def kept():
-    """Networks that are kept for a later test, which tests/sealed.rs lists."""
+def listed(constant):
+    """Networks of a list in tests/sealed.rs: KEPT for a later test, TEST_ALONE."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "sealed.rs"), encoding="utf-8") as file:
-        listed = re.search(r"const KEPT: \[&str; (\d+)\] = \[(.*?)\];", file.read(), re.DOTALL)
-    names = set(re.findall(r'"(\w+)"', listed[2]))
-    if len(names) != int(listed[1]):
-        sys.exit("tests/sealed.rs: KEPT is not read whole")
+        found = re.search(rf"const {constant}: \[&str; (\d+)\] = \[(.*?)\];", file.read(), re.DOTALL)
+    names = set(re.findall(r'"(\w+)"', found[2]))
+    if len(names) != int(found[1]):
+        sys.exit(f"tests/sealed.rs: {constant} is not read whole")
     return names
 
 
@@ -321,7 +321,7 @@ def run_draw(args):
     with open(args.record, encoding="utf-8") as file:
         records = json.load(file)
     seed = SEED.format(args.round)
-    earlier = kept()
+    earlier = listed("KEPT")
     for path in args.after:
         with open(path, "rb") as file:
             earlier |= {member["name"] for member in tomllib.load(file)["network"]}
