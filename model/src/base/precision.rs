@@ -55,6 +55,11 @@ named_enum!(
 impl Precision {
     /// Whether frameworks keep maps with channels last: where tensor cores read them in 16 bits or fewer.
     pub fn channels_last(self) -> bool {
+        self.is_narrow()
+    }
+
+    /// Whether operands take fewer bytes than in fp32.
+    pub fn is_narrow(self) -> bool {
         self.bytes() < Self::Fp32.bytes()
     }
 

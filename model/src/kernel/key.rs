@@ -114,7 +114,7 @@ impl ModelKey {
             Layer::Attention(attention) if !attention.fused => Self::AttentionUnfused,
             Layer::Attention(Attention { bias: Some(bias), .. }) => {
                 let wants_gradient = mode == Mode::Training && bias.parameters > 0;
-                let unbatched = bias.unbatched && precision.bytes() < Precision::Fp32.bytes();
+                let unbatched = bias.unbatched && precision.is_narrow();
                 let apart = phase == Phase::Forward && (wants_gradient || unbatched);
                 if apart { Self::AttentionBiasLearned } else { Self::AttentionBiased }
             }

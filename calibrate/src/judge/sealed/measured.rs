@@ -3,7 +3,7 @@
 use super::round::{Key, Run, Step, one};
 use super::seal::rows;
 use anyhow::{Context, Result, bail, ensure};
-use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::precision::Mode;
 use joulecast_model::catalog;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -132,7 +132,7 @@ impl HostFactors {
     pub fn of(&self, run: &Run) -> f64 {
         match run.mode {
             Mode::Inference => self.inference,
-            Mode::Training if run.precision.bytes() < Precision::Fp32.bytes() => self.autocast,
+            Mode::Training if run.precision.is_narrow() => self.autocast,
             Mode::Training => self.training,
         }
     }

@@ -103,7 +103,7 @@ impl Wanted<'_> {
     pub(super) fn needs(&self, model: &ModelHead<'_>) -> bool {
         let kinds = || model.covers.iter().map(|(kind, ..)| kind).chain([&model.kind]);
         let phase = |phase| model.phase == phase || model.covers.iter().any(|(_, p, _)| *p == phase);
-        let half = self.precision.bytes() < Precision::Fp32.bytes();
+        let half = self.precision.is_narrow();
         let stands_in = |p| self.is_run_in(p) || p == Precision::Fp32 || half && p == Precision::Fp16;
         let precision = stands_in(model.precision) || model.covers.iter().any(|(.., p)| stands_in(*p));
         // A transposed convolution runs a convolution's gradient forward.

@@ -9,7 +9,6 @@
 
 use super::shaped::mark_gradients;
 use super::{ShapedLayer, ShapedNetwork, Source, relocate};
-use crate::base::precision::Precision;
 use crate::base::shape::{InvalidShape, Shape};
 use crate::net::layer::{Attention, Copied, Elementwise, Gradient, Layer, LayerOp as _, Reshape, Slice};
 use crate::net::written_out::{self, Operand, Sizes};
@@ -119,7 +118,7 @@ impl ShapedNetwork {
         if places.is_empty() {
             return self;
         }
-        let fused = self.precision().bytes() < Precision::Fp32.bytes();
+        let fused = self.precision().is_narrow();
         let taken_as_it_is = |layer: &ShapedLayer| fused && plain(layer).is_some() && !is_broadcast(layer);
         let (kept, stepped): (Vec<_>, Vec<_>) = places.into_iter().partition(|&(i, _)| taken_as_it_is(&self.layers[i]));
         let mut made = self.layers.to_vec();
@@ -261,6 +260,7 @@ fn written(made: &mut Vec<ShapedLayer>, whole: &ShapedLayer, repeated: bool) -> 
 mod tests {
     use super::*;
     use crate::base::precision::Mode;
+    use crate::base::precision::Precision;
     use crate::net::network::Network;
 
     fn shaped(layers: &str, precision: Precision) -> ShapedNetwork {

@@ -72,7 +72,7 @@ pub struct Costs {
 
 impl Costs {
     fn of(&self, mode: Mode, precision: Precision) -> Seconds {
-        let half = usize::from(precision.bytes() < Precision::Fp32.bytes());
+        let half = usize::from(precision.is_narrow());
         match mode {
             Mode::Inference => self.inference[half],
             Mode::Training => self.training[half],

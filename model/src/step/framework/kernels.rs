@@ -33,12 +33,8 @@ impl ByWidth {
     }
 
     pub(super) fn of(self, precision: Precision) -> f64 {
-        self.0[usize::from(is_half(precision))]
+        self.0[usize::from(precision.is_narrow())]
     }
-}
-
-fn is_half(precision: Precision) -> bool {
-    precision.bytes() < Precision::Fp32.bytes()
 }
 
 /// Cycles of all multiprocessors in a second of a board's highest clock.
@@ -134,7 +130,7 @@ impl Sequences {
         let (input, channels) = (work.input(), work.input().axis());
         let over_a_sequence = input.is_sequence() && conv.kernel.h == 1 && conv.kernel.w > 1;
         let plain = conv.groups(channels) == 1;
-        if !over_a_sequence || !plain || !is_half(work.precision) || work.phase == Phase::Update {
+        if !over_a_sequence || !plain || !work.precision.is_narrow() || work.phase == Phase::Update {
             return Seconds::ZERO;
         }
         let elements = (input.elements() + work.output.elements()) * work.batch;

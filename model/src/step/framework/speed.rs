@@ -32,7 +32,7 @@ impl Group {
     pub fn of(mode: Mode, precision: Precision) -> Self {
         match mode {
             Mode::Inference => Self::Inference,
-            Mode::Training if precision.bytes() < Precision::Fp32.bytes() => Self::Autocast,
+            Mode::Training if precision.is_narrow() => Self::Autocast,
             Mode::Training => Self::Training,
         }
     }
