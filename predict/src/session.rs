@@ -452,7 +452,7 @@ fn are_all(typed: &[String]) -> bool {
 
 /// Whether an argument means a file rather than a built-in name.
 fn is_file(argument: &str) -> bool {
-    argument.contains(['/', '\\']) || argument.ends_with(".toml")
+    argument.contains(['/', '\\']) || [".toml", ".json"].iter().any(|ending| argument.ends_with(ending))
 }
 
 /// The file that a GPU is read of, where it is of one.

@@ -122,6 +122,10 @@ fn clocks_and_limits_that_do_not_exist_exit_2_and_name_the_range() {
     let slow_memory = json(&[&card[..], &["--mem-clock", "5800"]].concat());
     assert!(number(&slow_memory, "time_s") > number(&json(&card), "time_s"));
     assert_eq!(number(&slow_memory, "memory_clock_mhz"), 5800.0);
+    // What is transferred to a board is not taken to draw its limit at clocks far below those that it is made for.
+    let held =
+        json(&["--net", "vgg16", "--gpu", "rtx3090", "--batch", "256", "--precision", "fp16", "--power-cap", "200"]);
+    assert!(number(&held, "power_w") <= 200.0 && number(&held, "core_clock_mhz") > 600.0);
     // A limit that no clock keeps: lower than any board's.
     let path = scratch("low").join("low.toml");
     let a40 = include_str!("../../data/gpus/a40.toml").replace("name = \"a40\"", "name = \"low\"");
@@ -131,6 +135,14 @@ fn clocks_and_limits_that_do_not_exist_exit_2_and_name_the_range() {
     let file = path.display().to_string();
     let low = run(&["--net", "vgg19", "--gpu", &file, "--batch", "64", "--mode", "training", "--power-cap", "40"]);
     assert!(stdout(&low).contains("will exceed its limit"), "{}", stdout(&low));
+    // One that some layers keep.
+    let low =
+        run(&["--net", "vgg16", "--gpu", "rtx2080ti", "--batch", "256", "--precision", "fp16", "--power-cap", "75"]);
+    assert!(
+        stdout(&low).contains("some layers, for longer than the limit takes to act, draw more"),
+        "{}",
+        stdout(&low)
+    );
 }
 
 #[test]
@@ -604,4 +616,23 @@ fn a_folder_that_cannot_be_written_is_named_and_nothing_else() {
     let told = stderr(&output);
     assert!(told.starts_with("error: /proc: no file can be made there (") && !told.contains(".tmp"), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+/// A network of one layer is known no better than that layer, however well networks of many are.
+#[test]
+fn a_network_of_one_layer_is_as_uncertain_as_it() {
+    let path = scratch("one").join("one.toml");
+    let text = "schema = \"network/1\"\nname = \"one\"\ntitle = \"one\"\ninputs.x = { shape = [16, 20000, 20000] }\n\
+                layers = [{ name = \"c\", kind = \"conv2d\", channels = 16, kernel = 3, padding = 1 }]\n";
+    std::fs::write(&path, text).expect("a scratch file");
+    let file = path.display().to_string();
+    for gpu in ["h200", "v100", "rtx3090"] {
+        let one = json(&["--net", &file, "--gpu", gpu, "--batch", "8"]);
+        let layer = one.split_once("\"layers\":").expect("layers").1;
+        for (end, wider) in [("time_s_p05", -1.0), ("time_s_p95", 1.0)] {
+            let (whole, layer) =
+                (number(&one, end) / number(&one, "time_s"), number(layer, end) / number(layer, "time_s"));
+            assert!(wider * (whole / layer).ln() > -1e-3, "{gpu} {end}: {whole} {layer}");
+        }
+    }
 }

@@ -134,7 +134,7 @@ fn a_folder_that_holds_a_configuration_is_a_network() {
     assert!(written.contains("name = \"Tiny-Pythia\"") && written.contains("rotated = 16"), "{written}");
 }
 
-/// One line and status 2, with the key.
+/// One line and status 1, as of any file that cannot be used, with the key.
 #[test]
 fn what_a_configuration_lacks_is_named() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("damaged");
@@ -152,7 +152,7 @@ fn what_a_configuration_lacks_is_named() {
         std::fs::write(&path, whole.replacen(from, to, 1)).expect("written");
         let output = run(&format!("--net {} --gpu h100 --batch 1", path.display()));
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert_eq!(output.status.code(), Some(1), "{error}");
         assert!(error.contains(says) && error.trim().lines().count() == 1, "{says}: {error}");
     }
     let empty = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty");

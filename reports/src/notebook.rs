@@ -5,7 +5,7 @@ pub use crate::breakdown::figure;
 
 use crate::generation::parts;
 use crate::markup::{capital, escape};
-use crate::prediction::{FOOTNOTE, Shown, group_table, heading, layer_table, provenance, starred, totals};
+use crate::prediction::{Shown, footnotes, group_table, heading, layer_table, provenance, totals};
 use crate::table::Table;
 use crate::verdict::Verdict;
 use crate::warnings::words;
@@ -39,10 +39,10 @@ fn notes(p: &NetworkPrediction) -> String {
 /// The costliest layers, all of them behind a mark that opens them, the notes and the figure.
 fn below(p: &NetworkPrediction) -> String {
     let count = p.layers.len();
-    let footnote = if p.layers.iter().any(starred) { format!("<p>{FOOTNOTE}</p>\n") } else { String::new() };
+    let footnotes: String = footnotes(p).map(|line| format!("<p>{line}</p>\n")).collect();
     let figure = figure(p).map(|svg| format!("<figure>\n{svg}</figure>\n")).unwrap_or_default();
     format!(
-        "{}<details><summary>all {count} kernels</summary>\n{}{footnote}</details>\n{}{figure}",
+        "{}<details><summary>all {count} kernels</summary>\n{}{footnotes}</details>\n{}{figure}",
         scrolling(&group_table(p).0),
         scrolling(&layer_table(p)),
         notes(p)

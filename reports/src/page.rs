@@ -6,8 +6,8 @@ use crate::export::ExportError;
 use crate::figure::FigureError;
 use crate::layout;
 use crate::prediction::{
-    FOOTNOTE, Shown, fewer, group_table, heading, layer_table, memory, phase_table, provenance, reduced, sharing,
-    starred, totals, whole,
+    Shown, fewer, footnotes, group_table, heading, layer_table, memory, phase_table, provenance, reduced, sharing,
+    totals, whole,
 };
 use crate::table::Table;
 use crate::verdict::Verdict;
@@ -39,9 +39,7 @@ fn rest(p: &NetworkPrediction) -> Result<Vec<Block>, ExportError> {
     blocks.push(Block::Table(table));
     blocks.extend(fewer(others).map(|line| Block::Text(format!("{line}."))));
     blocks.push(Block::Fold(format!("Each of {} kernels", p.layers.len()), layer_table(p)));
-    if p.layers.iter().any(starred) {
-        blocks.push(Block::Text(format!("{FOOTNOTE}.")));
-    }
+    blocks.extend(footnotes(p).map(|line| Block::Text(format!("{line}."))));
     blocks.push(Block::Heading("What it rests on".into()));
     blocks.push(Block::Text(format!("{}.", provenance(p))));
     if !p.warnings.is_empty() {

@@ -568,7 +568,17 @@ pub(crate) fn provenance(p: &NetworkPrediction) -> String {
     format!("time: {} ({}); power: {}", p.time_tier, p.calibration, p.power_tier)
 }
 
-pub(crate) const FOOTNOTE: &str = "* outside of what was measured: wider interval";
+/// What the tables of kernels say in few signs, in words.
+pub(crate) fn footnotes(p: &NetworkPrediction) -> impl Iterator<Item = &'static str> {
+    let outside = p.layers.iter().any(starred).then_some("* outside of what was measured: wider interval");
+    let beyond = p.layers.iter().any(|l| l.time.value < l.bound * BEYOND).then_some(
+        "faster than their roofline: kernels that find part of what they read in a cache, or whose algorithm saves operations",
+    );
+    outside.into_iter().chain(beyond)
+}
+
+/// Of a bound: what is nearer shows the same digits.
+const BEYOND: f64 = 0.995;
 
 /// A bound is never inside of what was measured; saying so once, in the tier, is enough.
 pub(crate) fn starred(l: &LayerPrediction) -> bool {
@@ -633,9 +643,7 @@ pub(crate) fn layers_and_notes(p: &NetworkPrediction, all_layers: bool) -> Strin
         let _ = write!(text, "\n{kernels} kernels{whose} by kind (--layers shows each)\n{}", table.to_text());
         text += &fewer(others).map_or(String::new(), |line| line + "\n");
     }
-    if p.layers.iter().any(starred) {
-        let _ = writeln!(text, "{FOOTNOTE}");
-    }
+    footnotes(p).for_each(|line| text += &format!("{line}\n"));
     if !p.warnings.is_empty() {
         text.push('\n');
     }
@@ -670,9 +678,7 @@ pub(crate) fn layers_and_notes_in_markdown(p: &NetworkPrediction, all_layers: bo
     let (table, others) = if all_layers { (layer_table(p), 0) } else { group_table(p) };
     let mut text = table.to_markdown();
     text += &fewer(others).map_or(String::new(), |line| format!("\n{line}\n"));
-    if p.layers.iter().any(starred) {
-        let _ = write!(text, "\n\\{FOOTNOTE}\n");
-    }
+    footnotes(p).for_each(|line| text += &format!("\n{}\n", line.replacen('*', "\\*", 1)));
     if !p.warnings.is_empty() {
         text.push('\n');
     }

@@ -18,8 +18,9 @@ pub fn words(warning: &Warning) -> String {
             format!("{asked:.0} MHz is not on the clock grid: the nearest is {nearest:.1} MHz")
         }
         Warning::LowestLimit { gpu } => format!("the lowest power limit that {gpu} takes is not known"),
-        Warning::BeyondLimit { cap, lowest } => format!(
-            "the kernels draw more than {:.0} W at the lowest clock of {:.0} MHz: the board will exceed its limit",
+        Warning::BeyondLimit { cap, lowest, all } => format!(
+            "{} draw more than {:.0} W at the lowest clock of {:.0} MHz: the board will exceed its limit",
+            if *all { "the kernels" } else { "some layers, for longer than the limit takes to act," },
             cap.get(),
             lowest.to_mhz()
         ),

@@ -251,7 +251,7 @@ mod tests {
             energy: Some(pair),
             roofline: 1.0,
             clock: (None, 1.0),
-            widths: Widths { time: even, power: even, energy: even },
+            widths: Widths { time: even, power: even, energy: even, ..Widths::default() },
         }
     }
 

@@ -83,7 +83,7 @@ impl Format {
         }
         let network: Result<Network, NetworkError> = match self {
             Self::Prototxt => caffe::read(&text, options.name, options.inputs),
-            Self::HuggingFace => return huggingface::read(&text, options.name).map_err(OnnxError::Usage),
+            Self::HuggingFace => return huggingface::read(&text, options.name).map_err(OnnxError::Format),
             _ => Network::from_toml(&text),
         };
         Ok(network?)

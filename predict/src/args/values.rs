@@ -306,7 +306,8 @@ pub fn parse_sizes(text: &str) -> Result<Sizes, String> {
         return Ok(Sizes { from: size, to: size, step: 1 });
     };
     let (to, step) = rest.split_once(':').ok_or("write a range like 8..64:8, with its step")?;
-    let (from, to, step) = (parse_size(from)?, parse_size(to)?, parse_size(step)?);
+    let (from, to, step) =
+        (parse_size(from)?, parse_size(to)?, parse_size(step).map_err(|why| format!("its step {why}"))?);
     if to < from || ((to - from) / step) as f64 > MOST_SETTINGS {
         return Err(format!("a range goes up, in at most {MOST_SETTINGS} steps"));
     }
@@ -339,6 +340,7 @@ mod tests {
         for wrong in ["0", "8..64", "64..8:8", "0..8:1", "1..8:0", "1..2147483647:1", "1..x:1", "-1..4:1", ""] {
             assert!(parse_sizes(wrong).is_err(), "{wrong}");
         }
+        assert!(parse_sizes("1..8:0").is_err_and(|why| why.starts_with("its step must be")));
     }
 
     #[test]

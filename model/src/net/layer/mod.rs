@@ -93,6 +93,16 @@ pub enum ShapeError {
         /// Padding on each side.
         padding: u64,
     },
+    /// Padding mirrors more than there is.
+    #[error("padding of {padding:?} mirrors more than {height} x {width} has")]
+    Mirror {
+        /// Above, below, left and right.
+        padding: [u64; 4],
+        /// Of the map.
+        height: u64,
+        /// Of the map.
+        width: u64,
+    },
     /// Groups do not divide the channels.
     #[error("{groups} groups do not divide {channels} channels")]
     Groups {

@@ -29,6 +29,10 @@ impl LayerOp for Pad {
     fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
         let (c, h, w) = one_map(inputs)?;
         let [top, bottom, left, right] = self.padding;
+        let within = |size: u64, a: u64, b: u64| a.max(b) < size;
+        if self.mirrors && !(within(h, top, bottom) && within(w, left, right)) {
+            return Err(ShapeError::Mirror { padding: self.padding, height: h, width: w });
+        }
         let grow = |size: u64, a: u64, b: u64| size.saturating_add(a).saturating_add(b);
         Ok(Shape::map(c, grow(h, top, bottom), grow(w, left, right))?)
     }
@@ -68,5 +72,9 @@ mod tests {
         let pad = Pad { padding: [0, 1, 2, 3], mirrors: false };
         assert_eq!(pad.output(&[shape(&[3, 10, 10])]), Ok(shape(&[3, 11, 15])));
         assert!(Pad { padding: [u64::MAX; 4], mirrors: false }.output(&[shape(&[3, 10, 10])]).is_err());
+        // A mirror has no more rows to show than lie before it, but for the edge.
+        let mirror = |padding| Pad { padding, mirrors: true }.output(&[shape(&[3, 10, 12])]);
+        assert_eq!(mirror([9, 0, 0, 11]), Ok(shape(&[3, 19, 23])));
+        assert!(mirror([10, 0, 0, 0]).is_err() && mirror([0, 0, 0, 12]).is_err());
     }
 }

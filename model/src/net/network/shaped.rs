@@ -139,6 +139,16 @@ pub enum ShapingError {
         /// What there is.
         inputs: String,
     },
+    /// An input's shape has its channels last.
+    #[error("input {name}: {given} has its channels last, and they come first: {meant}")]
+    ChannelsLast {
+        /// Its name.
+        name: String,
+        /// What was asked for.
+        given: Shape,
+        /// What was meant.
+        meant: Shape,
+    },
     /// A layer does not fit.
     #[error("layer {name}: {why}")]
     Layer {
@@ -156,6 +166,13 @@ pub enum ShapingError {
         /// The layer where the sum exceeds 2^60.
         name: String,
     },
+}
+
+/// A map with its channels first whose channels, as many as the network's own, were given last; none of others.
+fn turned(given: Shape, own: Shape) -> Option<Shape> {
+    let (&[height, width, channels], &[expected, ..]) = (given.dims(), own.dims()) else { return None };
+    let last = own.dims().len() == 3 && channels == expected && height != expected && channels < height.min(width);
+    if last { Shape::map(channels, height, width).ok() } else { None }
 }
 
 impl ShapedNetwork {
@@ -180,6 +197,12 @@ impl ShapedNetwork {
         let twice = |(i, (name, _)): &(usize, &(String, Shape))| bindings[..*i].iter().any(|(other, _)| other == name);
         if let Some((_, (name, _))) = bindings.iter().enumerate().find(twice) {
             return Err(ShapingError::BoundTwice(name.clone()));
+        }
+        for input in &network.inputs {
+            let given = bindings.iter().find(|(name, _)| *name == input.name).map(|(_, shape)| *shape);
+            if let Some((given, meant)) = given.and_then(|given| Some((given, turned(given, input.shape)?))) {
+                return Err(ShapingError::ChannelsLast { name: input.name.clone(), given, meant });
+            }
         }
         let inputs: Vec<Shape> = network
             .inputs
@@ -612,6 +635,10 @@ inputs.image.shape = [1, 6, 6]
         assert_eq!(net.layers()[0].output, Shape::map(4, 6, 6)?);
         let unknown = [("img".to_string(), Shape::map(1, 8, 8)?)];
         assert!(ShapedNetwork::new(&tiny(), 1, Precision::Fp32, &unknown).is_err());
+        let last = [("image".to_string(), Shape::new(&[8, 9, 1])?)];
+        let meant = Shape::map(1, 8, 9)?;
+        let error = ShapedNetwork::new(&tiny(), 1, Precision::Fp32, &last).expect_err("channels last");
+        assert!(matches!(error, ShapingError::ChannelsLast { meant: m, .. } if m == meant), "{error}");
         Ok(())
     }
 

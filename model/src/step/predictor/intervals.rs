@@ -105,7 +105,12 @@ impl Width {
         let Some(shown) = shown else { return self };
         let ((low, high), pooled) = (of(&shown.factors), self.pooled());
         let scaled = Self(pooled.0 * low, pooled.1 * high);
-        if shown.on_board { scaled } else { Self(scaled.0.max(self.0), scaled.1.max(self.1)) }
+        if shown.on_board { scaled } else { scaled.at_least(self) }
+    }
+
+    /// No narrower than another.
+    fn at_least(self, other: Self) -> Self {
+        Self(self.0.max(other.0), self.1.max(other.1))
     }
 
     /// With an independent error besides.
@@ -124,14 +129,18 @@ pub struct Widths {
     pub power: Width,
     /// Errors of time and power are independent: half-widths add in squares.
     pub energy: Width,
+    /// That of time and energy at the least, whatever whole networks showed: kernels that are not alike err independently.
+    pub least: Width,
 }
 
 impl Widths {
-    /// From the summed interval of time and the log quantiles of the law of power.
-    pub fn new(time: &Estimate<Seconds>, power: (f64, f64)) -> Self {
+    /// From the summed interval of time, what kernels leave open at the least, and the log quantiles of the law of power.
+    pub fn new(time: &Estimate<Seconds>, least: Width, power: (f64, f64)) -> Self {
         let time = Width::of(time);
+        // Where a step waits for its host, its kernels' times hardly matter.
+        let least = Width(least.0.min(time.0), least.1.min(time.1));
         let power = Width(-power.0, power.1);
-        Self { time, power, energy: Width(both(time.0, power.0), both(time.1, power.1)) }
+        Self { time, power, energy: Width(both(time.0, power.0), both(time.1, power.1)), least }
     }
 
     /// The intervals of a network's time, power and energy; `carried` is what laws of clock and power that carry them from
@@ -147,11 +156,12 @@ impl Widths {
     ) -> Intervals {
         let power = energy / time;
         let limit = if power <= limit { limit } else { Watts::new(f64::INFINITY) };
-        let Width(low, high) = self.time.scaled(shown, |[time, ..]| *time).and(carried.time);
+        let Width(low, high) = self.time.scaled(shown, |[time, ..]| *time).at_least(self.least).and(carried.time);
         let time = Estimate { value: time, p05: time * (-low).exp(), p95: time * high.exp() };
         let Width(low, high) = self.power.scaled(shown, |[_, power, _]| *power).and(carried.power);
         let power = Estimate { value: power, p05: power * (-low).exp(), p95: (power * high.exp()).min(limit) };
-        let Width(low, high) = self.energy.scaled(shown, |[.., energy]| *energy).and(carried.energy);
+        let energies = self.energy.scaled(shown, |[.., energy]| *energy).at_least(self.least);
+        let Width(low, high) = energies.and(carried.energy);
         let most = limit * time.p95;
         let energy = Estimate { value: energy, p05: energy * (-low).exp(), p95: (energy * high.exp()).min(most) };
         (time, power, energy)
@@ -170,7 +180,7 @@ mod tests {
 
     #[test]
     fn factors_narrow_the_sum_of_the_layers() {
-        let widths = Widths::new(&sum(), (-0.1, 0.2));
+        let widths = Widths::new(&sum(), Width::default(), (-0.1, 0.2));
         let (time, power, energy) =
             widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), None, Carried::default());
         assert!((time.p05.get() - 0.5).abs() < 1e-12 && (time.p95.get() - 2.0).abs() < 1e-12);
@@ -209,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_other_clocks_are_carried_to_is_less_certain() {
-        let widths = Widths::new(&sum(), (-0.1, 0.1));
+        let widths = Widths::new(&sum(), Width::default(), (-0.1, 0.1));
         let one = (Seconds::new(1.0), Joules::new(100.0));
         let of = |carried| widths.intervals(one.0, one.1, Watts::new(300.0), None, carried);
         let at = |laws| of(Carried::new(laws, one, &[]));
@@ -227,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_limit_bounds_power_and_energy() {
-        let widths = Widths::new(&sum(), (-0.5, 0.5));
+        let widths = Widths::new(&sum(), Width::default(), (-0.5, 0.5));
         let (time, power, energy) =
             widths.intervals(Seconds::new(1.0), Joules::new(290.0), Watts::new(300.0), None, Carried::default());
         assert_eq!(power.p95, Watts::new(300.0));

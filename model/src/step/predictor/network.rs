@@ -10,7 +10,7 @@ use super::remarks::Settled;
 use super::step::Step;
 use super::summary::ByVoltage;
 use super::totals::Totals;
-use super::{HostOf, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Warning, Widths};
+use super::{HostOf, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Warning, Width, Widths};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::VoltageCurve;
@@ -273,7 +273,7 @@ impl<'a> Step<'a> {
     /// Half-widths, what is expected to err, and time, power and energy of a step with their intervals.
     pub(super) fn intervals(
         &self,
-        totals: &Totals,
+        (totals, least): (&Totals, Width),
         point: OperatingPoint,
         cap: Watts,
         likely: &[Outcome],
@@ -285,7 +285,7 @@ impl<'a> Step<'a> {
         let on_board = setup.calibration.is_some_and(|c| c.is_of(&setup.gpu.name));
         let spread = setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
         let shown = spread.map(|s| Shown { factors: s.factors(), on_board });
-        let widths = Widths::new(&totals.time, residuals);
+        let widths = Widths::new(&totals.time, least, residuals);
         let asked = point != OperatingPoint::default();
         let carried = if asked { CARRIED * totals.moved / totals.time.value.get() } else { 0.0 };
         let step = (totals.time.value, totals.energy);
@@ -356,7 +356,8 @@ impl<'a> Step<'a> {
         let cuts = cuts_of(self);
         totals.wait((layers.len(), &cuts), setup, network.precision(), idle);
         totals.idle(self.gap, idle);
-        let (widths, doubts, (time, power, energy)) = self.intervals(&totals, point, limits.cap, likely);
+        let least = self.least_width(self.kernels.iter().enumerate().map(|(i, kernel)| kernel.repeats.unwrap_or(i)));
+        let (widths, doubts, (time, power, energy)) = self.intervals((&totals, least), point, limits.cap, likely);
         let launch_bound = totals.for_host > Seconds::ZERO;
         let memory = footprint(network, setup.mode, &setup.framework.memory, setup.choices());
         let fits_in_memory = memory.total() <= setup.gpu.memory.value;

@@ -77,7 +77,11 @@ impl Step<'_> {
         let time: Seconds = layers.iter().map(|l| l.time.value).sum();
         let cap = limits.cap;
         if energy / time > cap {
-            list.push(Warning::BeyondLimit { cap, lowest: boost * limits.lowest });
+            list.push(Warning::BeyondLimit {
+                cap,
+                lowest: boost * limits.lowest,
+                all: mean <= limits.lowest * (1.0 + WORTH_A_WARNING),
+            });
         } else if mean < limits.ceiling * (1.0 - WORTH_A_WARNING) {
             let kept = (self.held < KEPT).then_some(cap * self.held);
             list.push(Warning::Held { cap, kept, clock: boost * mean, ceiling: boost * limits.ceiling });

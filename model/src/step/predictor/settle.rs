@@ -1,7 +1,7 @@
 //! Which clocks a step's kernels run at: those that their times are of, and those that a limit leaves.
 
 use super::kernel::{Board, Kernel};
-use super::operating_point::{Limits, OperatingPoint, highest, highest_by_slope, highest_of_each, lowest};
+use super::operating_point::{Limits, OperatingPoint, highest, highest_by_slope, highest_of_each, lowest_by_default};
 use super::step::Step;
 use super::summary::Order;
 use super::{PredictError, Setup};
@@ -32,12 +32,13 @@ impl Step<'_> {
     }
 
     /// A measured time is of the clock at which that kernel, alone, kept a power: the default limit where others timed it for
-    /// long; in a burst, which the limit is too slow for, so many times that, and it never runs faster.
+    /// long; in a burst, which the limit is too slow for, so many times that, and it never runs faster. What would be held below
+    /// [`lowest_by_default`] draws less than predicted.
     pub(super) fn refer(&mut self) {
         let gpu = self.setup.gpu;
         let Some(over) = OverClock::new(gpu, self.clock_law) else { return };
         let cap = (gpu.power.limit.value * self.burst.unwrap_or(self.held)).get();
-        let (lowest, idle, full) = (lowest(gpu), waiting(gpu).get(), over.at(1.0));
+        let (lowest, idle, full) = (lowest_by_default(gpu), waiting(gpu).get(), over.at(1.0));
         let mut above = Vec::with_capacity(self.kernels.len());
         for (i, kernel) in self.kernels.iter_mut().enumerate() {
             if kernel.repeats.is_some_and(|first| first < i) {
@@ -71,7 +72,7 @@ impl Step<'_> {
         }
     }
 
-    /// The highest clocks at which some kernels, at most [`LANES`], draw no more than `cap` each, or the lowest one, and what they
+    /// The highest clocks at which some kernels, at most [`LANES`], draw no more than `cap` each, or `lowest`, and what they
     /// draw there.
     fn references(
         &self,

@@ -1,7 +1,8 @@
 //! A step whose kernels are known, at no clock yet.
 
-use super::Setup;
+use super::intervals::Width;
 use super::kernel::Kernel;
+use super::{Estimate, Setup};
 use crate::base::units::Seconds;
 use crate::law::calibration::Tier;
 use crate::law::power::{ClockLaw, PowerModel};
@@ -25,6 +26,21 @@ pub struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
+    /// Half-widths of the kernels' time at the least, at the clocks that their times are of: those that are alike err alike, others
+    /// independently, so that deviations add in squares. For each kernel in turn the place of the one that it is alike.
+    pub(super) fn least_width(&self, alike: impl Iterator<Item = usize>) -> Width {
+        let mut counts = vec![0.0; self.kernels.len()];
+        alike.for_each(|place| counts[place] += 1.0);
+        let (mut all, mut below, mut above) = (0.0, 0.0, 0.0);
+        for (kernel, count) in self.kernels.iter().zip(counts) {
+            let Estimate { value, p05, p95 } = kernel.time.times(count);
+            all += value.get();
+            below += (value - p05).get().powi(2);
+            above += (p95 - value).get().powi(2);
+        }
+        if all > 0.0 { Width(-(-below.sqrt() / all).ln_1p(), (above.sqrt() / all).ln_1p()) } else { Width::default() }
+    }
+
     /// It with other kernels.
     pub(super) fn with_kernels(&self, kernels: Vec<Kernel<'a>>) -> Self {
         let Self { network, setup, law, clock_law, power_tier, held, burst, gap, kernels: _ } = *self;

@@ -1,7 +1,7 @@
 //! A step at many clocks and limits: its totals alone, kernels that are alike settled once.
 
 use super::drained::{Place, cuts, cuts_of, places};
-use super::intervals::Outcome;
+use super::intervals::{Outcome, Width};
 use super::kernel::{Board, Kernel};
 use super::operating_point::{Limits, OperatingPoint};
 use super::settle::{REACTION, ends_of};
@@ -233,7 +233,9 @@ impl ByVoltage<'_> {
 /// A step ready to be asked for its totals at many points.
 pub struct Prepared<'s, 'a> {
     as_is: Grouped<'s, 'a>,
-    /// The same with the least and the largest rise of the voltage that is likely.
+    /// [`Step::least_width`].
+    least: Width,
+    /// The step with the least and the largest rise of the voltage that is likely.
     likely: OnceLock<Option<[Grouped<'s, 'a>; 2]>>,
     /// Operations and traffic of the step.
     pub cost: LayerCost,
@@ -454,7 +456,8 @@ impl<'s, 'a> Grouped<'s, 'a> {
 impl<'s, 'a> Prepared<'s, 'a> {
     fn of(as_is: Grouped<'s, 'a>, cost: LayerCost, memory: MemoryFootprint) -> Self {
         let fits_in_memory = memory.total() <= as_is.step.setup.gpu.memory.value;
-        Self { as_is, likely: OnceLock::new(), cost, memory, fits_in_memory }
+        let least = as_is.step.least_width(as_is.order.alike.iter().copied());
+        Self { as_is, least, likely: OnceLock::new(), cost, memory, fits_in_memory }
     }
 
     /// Of a step that holds all of its kernels.
@@ -554,7 +557,7 @@ impl<'s, 'a> Prepared<'s, 'a> {
     fn summary(&self, point: OperatingPoint, limits: &Limits, taken: &Taken) -> Summary {
         let (step, Taken { totals, clock, likely }) = (&self.as_is.step, taken);
         let likely = likely.as_ref().map_or(&[][..], |likely| likely);
-        let (_, _, (time, power, energy)) = step.intervals(totals, point, limits.cap, likely);
+        let (_, _, (time, power, energy)) = step.intervals((totals, self.least), point, limits.cap, likely);
         Summary {
             time_tier: totals.tier(),
             power_tier: step.power_tier,

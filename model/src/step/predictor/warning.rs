@@ -30,6 +30,8 @@ pub enum Warning {
         cap: Watts,
         /// The lowest core clock.
         lowest: Hertz,
+        /// That all of the step is at that clock: else some stretches keep the limit at a higher one.
+        all: bool,
     },
     /// The limit, not what was asked for, decides the clock.
     Held {
