@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 
 /// A column that varies over fewer shapes than this is no candidate: nothing could be learned from it.
 const FEWEST_SHAPES: usize = 8;
+/// A column that spans less is no candidate: most are logarithms, and what moves by less than a hundredth is divided by what
+/// rounding leaves of it.
+const LEAST_SPAN: f64 = 0.01;
 /// Columns that correlate by more than this, either way, are twins: rows do not tell them apart.
 const TWINS: f64 = 0.9999;
 
@@ -49,7 +52,7 @@ impl Standardised {
 
 /// Divides a centred column by its deviation, or empties one that varies over too few shapes to learn from.
 fn standardise(mut column: ArrayViewMut1<'_, f64>, scale: &mut f64, keys: &[&str]) {
-    if *scale > 1e-9 && varies_enough(column.view(), keys) {
+    if varies_enough(column.view(), keys) {
         column /= *scale;
     } else {
         column.fill(0.0);
@@ -57,10 +60,13 @@ fn standardise(mut column: ArrayViewMut1<'_, f64>, scale: &mut f64, keys: &[&str
     }
 }
 
-/// Whether a column takes a value other than its most common one on enough shapes.
+/// Whether a column spans enough, and takes a value other than its most common one on enough shapes.
 fn varies_enough(column: ArrayView1<'_, f64>, keys: &[&str]) -> bool {
     let mut sorted: Vec<f64> = column.to_vec();
     sorted.sort_by(f64::total_cmp);
+    if sorted.last().zip(sorted.first()).is_none_or(|(most, least)| most - least < LEAST_SPAN) {
+        return false;
+    }
     let common = sorted[sorted.len() / 2];
     let mut shapes = BTreeSet::new();
     for (value, key) in column.iter().zip(keys) {
@@ -122,7 +128,8 @@ mod tests {
     fn a_column_is_empty_that_varies_over_few_shapes() {
         let few: Vec<f64> = (0..100).map(|i| if i < 7 { 1.0 } else { 0.0 }).collect();
         let enough: Vec<f64> = (0..100).map(|i| if i < 8 { 1.0 } else { 0.0 }).collect();
-        let x = standard(&[few, enough]);
-        assert_eq!(without_twins(&x, &[0, 1]), [1]);
+        let flat: Vec<f64> = (0..100).map(|i| 0.009 * f64::from(i % 2)).collect();
+        let x = standard(&[few, enough, flat]);
+        assert_eq!(without_twins(&x, &[0, 1, 2]), [1]);
     }
 }
