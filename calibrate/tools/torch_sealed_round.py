@@ -54,6 +54,8 @@ RATES = {"fp32": 35e12, "tf32": 150e12, "fp16": 250e12, "bf16": 250e12}
 BANDWIDTH, LONGEST, MOST = 1.5e12, 0.1, 60 << 30
 
 
+# Of networks that a hash names: larger ones are exported for minutes, and have few steps within the bounds above.
+MOST_PARAMETERS = 250e6
 # An export may hold tables of positions and masks as parameters.
 MOST_PARAMETERS_OFF = 0.03
 
@@ -204,6 +206,29 @@ def export(name, folder, predict, pipe):
             line = re.sub(r"\S*/(\S+\.onnx)", r"\1", next(iter(str(error).strip().splitlines()), ""))[:300]
             failures.append(f"{label}: {type(error).__name__}: {line}")
     pipe.send(record | {"refused": "; ".join(failures)})
+
+
+def run_names(args):
+    """Networks of timm that neither a round nor the zoo has named, in the order of their hashes: nobody chooses them."""
+    import timm
+    import torch
+    from torch_sealed_networks import NETWORKS
+    seed, found = SEED.format(args.round), 0
+    zoo = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "data", "nets")
+    known = set(NETWORKS) | listed("KEPT") | {os.path.splitext(file)[0] for file in os.listdir(zoo)}
+    for name in sorted(timm.list_models(), key=lambda name: hashed(seed, "name", name)):
+        if name in known or found == args.networks:
+            continue
+        try:
+            with torch.device("meta"):
+                model = timm.create_model(name, pretrained=False)
+        except RuntimeError:  # What values decide is not known there.
+            model = timm.create_model(name, pretrained=False)
+        parameters = sum(p.numel() for p in model.parameters())
+        _, height, width = timm.get_pretrained_cfg(name, allow_unregistered=True).input_size
+        if parameters <= MOST_PARAMETERS and height == width:
+            found += 1
+            print(f'    "{name}": timm("{name}"{"" if height == 224 else f", {height}"}),', flush=True)
 
 
 def run_exports(args):
@@ -382,6 +407,10 @@ def main():
     two.add_argument("--after", action="append", default=[], help="the file of an earlier round; may be repeated")
     two.add_argument("--out", required=True)
     two.set_defaults(run=run_draw)
+    three = commands.add_parser("names", help="networks of timm that nothing has named, by their hash")
+    three.add_argument("--round", type=int, required=True)
+    three.add_argument("--networks", type=int, required=True, help="how many")
+    three.set_defaults(run=run_names)
     args = parser.parse_args()
     args.run(args)
 
