@@ -7,7 +7,7 @@ PREDICT is the program `predict`, run from the root of the repository. Takes CUD
 round's name; with `--eager` also eager steps that are foreseen to be bound by the GPU, with the host of their visit (hosts.toml
 beside the rows).
 Prints mean, median and mean signed error of time in percent by mode and precision; `--each` writes every row, worst first.
-`--memory` compares the peak of PyTorch's allocator instead, less the context that the prediction has besides.
+`--power` compares mean power instead; `--memory` the peak of PyTorch's allocator, less the context that the prediction has besides.
 Needs nothing but Python.
 """
 import argparse
@@ -56,7 +56,9 @@ def main():
     arguments.add_argument("--each")
     arguments.add_argument("--only", default="", help="networks whose name has this")
     arguments.add_argument("--eager", action="store_true")
-    arguments.add_argument("--memory", action="store_true")
+    other = arguments.add_mutually_exclusive_group()
+    other.add_argument("--memory", action="store_true")
+    other.add_argument("--power", action="store_true")
     args = arguments.parse_args()
     rows = []
     for path in args.rows:
@@ -83,6 +85,10 @@ def main():
                 if not row["peak_mem_mib"]:
                     continue
                 error = (answer["memory_bytes"] - answer["memory"]["context"]) / (float(row["peak_mem_mib"]) * 2**20) - 1
+            if args.power:
+                if not row["watts"]:
+                    continue
+                error = answer["power_w"] / float(row["watts"]) - 1
             found.append((error, row, os.path.basename(folder)))
     groups = collections.defaultdict(list)
     for error, row, name in found:

@@ -11,6 +11,6 @@ for file in "$own"/{networks,torch_networks,torch_transformer_networks,torch_tra
   runs+=(--networks "$file")
 done
 # Networks of the sealed rounds that were measured: some with the role conformal, the others development.
-for round in 1 2 3 4 5 6 8 9 10 11 12 13 15 16 17 19 20 21 22 23 24; do runs+=(--networks "data/measurements/sealed/round_$round.csv"); done
+for round in 1 2 3 4 5 6 8 9 10 11 12 13 15 16 17 19 20 21 22 23 24 25; do runs+=(--networks "data/measurements/sealed/round_$round.csv"); done
 # What the latest of them foresaw before they were measured: intervals of networks.
-for round in 13 15 16 17 19 20 21 22 23 24; do runs+=(--sealed "data/sealed/round-$round"); done
+for round in 13 15 16 17 19 20 21 22 23 24 25; do runs+=(--sealed "data/sealed/round-$round"); done
