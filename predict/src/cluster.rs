@@ -234,6 +234,12 @@ impl Cluster {
         prediction.ok_or_else(|| Failure::usage("--gpus names no GPU"))
     }
 
+    /// Whether convolutions change their engines near the batch, on one GPU.
+    pub(crate) fn engines_beside(&self, shaped: &ShapedNetwork, step: &NetworkPrediction) -> Option<Warning> {
+        let alone = self.members.first().filter(|_| self.count() == 1);
+        alone.and_then(|(_, member)| member.predictor.engines_beside(shaped, self.mode, step))
+    }
+
     /// What joins so many GPUs of its kinds.
     ///
     /// # Errors
@@ -324,7 +330,9 @@ impl Cluster {
             return self.laid_out(layout, source, batch, point);
         }
         let each = self.part(source, batch)?;
-        let mut prediction = self.at(&*shape(each)?, point)?;
+        let shaped = shape(each)?;
+        let mut prediction = self.at(&shaped, point)?;
+        prediction.warnings.extend(self.engines_beside(&shaped, &prediction));
         prediction.warnings.splice(..0, self.told(source, 0));
         if batch == Batch::Max && each == MOST_UNITS {
             prediction.warnings.push(Warning::LargestTried { batch: MOST_UNITS });

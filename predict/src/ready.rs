@@ -101,6 +101,8 @@ impl Ready {
         for device in &mut whole.devices {
             (device.clock, device.time, device.power, device.energy) = (clock, time.value, power, energy);
         }
+        let Ground { cluster, network } = self.made.borrow_owner();
+        whole.warnings.extend(cluster.engines_beside(network, &whole));
         whole.warnings.splice(..0, self.notes.iter().cloned());
         Ok(whole)
     }

@@ -636,3 +636,18 @@ fn a_network_of_one_layer_is_as_uncertain_as_it() {
         }
     }
 }
+
+/// Near a batch at which the library changes engines the time jumps, which is told where choices are known.
+#[test]
+fn engines_that_change_near_a_batch_are_told() {
+    let told = |gpu: &str, batch: &str| {
+        let output = run(&["--net", "vgg16", "--gpu", gpu, "--batch", batch]);
+        stdout(&output).lines().find(|line| line.contains("change the engine")).map(str::to_string)
+    };
+    let note = told("h200", "30").expect("engines change");
+    assert!(note.contains("from batch 27 to 33"), "{note}");
+    let share: f64 =
+        note.split("that take ").nth(1).and_then(|t| t.split(' ').next()).expect("a share").parse().expect("a number");
+    assert!((10.0..=100.0).contains(&share), "{note}");
+    assert_eq!((told("h200", "128"), told("v100", "30")), (None, None));
+}

@@ -29,6 +29,11 @@ pub fn words(warning: &Warning) -> String {
             let (cap, clock, ceiling) = (cap.get(), clock.to_mhz(), ceiling.to_mhz());
             format!("the power limit of {cap:.0} W{kept} holds the clock at {clock:.0} of {ceiling:.0} MHz")
         }
+        Warning::EnginesBeside { share, batches: [below, above] } => format!(
+            "from batch {below} to {above} the library is expected to change the engine of convolutions that take {:.0} % of the \
+             time: it jumps there, up or down",
+            100.0 * share
+        ),
         Warning::LayersBeyondLimit { most, cap, over } => format!(
             "single layers draw up to {:.0} W: the limit of {:.0} W holds the mean over about {:.0} ms",
             most.get(),

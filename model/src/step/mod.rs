@@ -6,6 +6,7 @@ pub mod framework;
 pub mod predictor;
 pub mod calibrations;
 pub mod predict;
+mod engines;
 pub mod parallel;
 pub mod layout;
 pub mod input;

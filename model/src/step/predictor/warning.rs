@@ -67,6 +67,13 @@ pub enum Warning {
         /// The device's name.
         gpu: String,
     },
+    /// Convolutions run other engines near the batch, as far as is foreseen, so that times jump there.
+    EnginesBeside {
+        /// Their share of the step's time.
+        share: f64,
+        /// The batches below and above at which some do.
+        batches: [u64; 2],
+    },
     /// Not all convolutions can run by the algorithm that was asked for.
     ByAlgorithm {
         /// Kernels that do.
