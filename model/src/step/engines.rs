@@ -28,18 +28,19 @@ impl Predictor {
         let choices = &basis.chip.as_deref().filter(|chip| !chip.choices.is_empty())?.choices;
         let batch = network.batch();
         let far = (batch / NEAR).max(1);
-        let beside = [batch.saturating_sub(far).max(1), batch + far];
+        // The ends of what is near, and the next ones: some engines are chosen for a batch or two alone.
+        let beside = [far, 1].map(|far| [batch.saturating_sub(far).max(1), batch + far]);
         let layers: HashMap<&str, &ShapedLayer> = network.layers().iter().map(|l| (l.name.as_ref(), l)).collect();
         let mut time = Seconds::ZERO;
         for kernel in step.layers.iter().filter(|kernel| kernel.time.value >= step.time.value * ASKED) {
             let (Some(engine), Some(layer)) = (&kernel.engine, layers.get(&*kernel.name)) else { continue };
             let own = engine_alone(engine);
             let at = |batch| foreseen(choices, &ConvSizes::of(&Work::of(layer, kernel.phase, batch, precision, mode))?);
-            if beside.into_iter().filter_map(at).any(|other| engine_alone(other) != own) {
+            if beside.into_iter().flatten().filter_map(at).any(|other| engine_alone(other) != own) {
                 time += kernel.time.value;
             }
         }
         let share = time / step.time.value;
-        (share >= WORTH_A_WARNING).then_some(Warning::EnginesBeside { share, batches: beside })
+        (share >= WORTH_A_WARNING).then_some(Warning::EnginesBeside { share, batches: beside[0] })
     }
 }
