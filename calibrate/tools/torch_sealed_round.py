@@ -217,7 +217,9 @@ def run_names(args):
     zoo = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "data", "nets")
     known = set(NETWORKS) | listed("KEPT") | {os.path.splitext(file)[0] for file in os.listdir(zoo)}
     for name in sorted(timm.list_models(), key=lambda name: hashed(seed, "name", name)):
-        if name in known or found == args.networks:
+        if found == args.networks:
+            break
+        if name in known:
             continue
         try:
             with torch.device("meta"):

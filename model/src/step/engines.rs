@@ -19,9 +19,9 @@ const WORTH_A_WARNING: f64 = 0.1;
 const ASKED: f64 = 0.01;
 
 impl Predictor {
-    /// How much of a step's time is in convolutions for which the library is expected to choose another engine within an eighth of
-    /// the batch; `None` where that is little, or choices are not known. Kernels of less than a hundredth of the step are not
-    /// asked about.
+    /// How much of a step's time is in convolutions for which the library is expected to choose another engine at the next batch or
+    /// an eighth of the batch away, up or down; `None` where that is little, or choices are not known. Kernels of less than a
+    /// hundredth of the step are not asked about.
     pub fn engines_beside(&self, network: &ShapedNetwork, mode: Mode, step: &NetworkPrediction) -> Option<Warning> {
         let precision = network.precision();
         let basis = self.basis(precision, mode).ok()?;
@@ -29,18 +29,21 @@ impl Predictor {
         let batch = network.batch();
         let far = (batch / NEAR).max(1);
         // The ends of what is near, and the next ones: some engines are chosen for a batch or two alone.
-        let beside = [far, 1].map(|far| [batch.saturating_sub(far).max(1), batch + far]);
+        let (below, above) = (|far: u64| batch.saturating_sub(far).max(1), |far: u64| batch + far);
+        let mut beside = vec![below(far), below(1), above(1), above(far)];
+        beside.dedup();
+        beside.retain(|other| *other != batch);
         let layers: HashMap<&str, &ShapedLayer> = network.layers().iter().map(|l| (l.name.as_ref(), l)).collect();
         let mut time = Seconds::ZERO;
         for kernel in step.layers.iter().filter(|kernel| kernel.time.value >= step.time.value * ASKED) {
             let (Some(engine), Some(layer)) = (&kernel.engine, layers.get(&*kernel.name)) else { continue };
             let own = engine_alone(engine);
             let at = |batch| foreseen(choices, &ConvSizes::of(&Work::of(layer, kernel.phase, batch, precision, mode))?);
-            if beside.into_iter().flatten().filter_map(at).any(|other| engine_alone(other) != own) {
+            if beside.iter().copied().filter_map(at).any(|other| engine_alone(other) != own) {
                 time += kernel.time.value;
             }
         }
         let share = time / step.time.value;
-        (share >= WORTH_A_WARNING).then_some(Warning::EnginesBeside { share, batches: beside[0] })
+        (share >= WORTH_A_WARNING).then_some(Warning::EnginesBeside { share, batches: [below(far), above(far)] })
     }
 }

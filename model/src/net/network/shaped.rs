@@ -198,17 +198,14 @@ impl ShapedNetwork {
         if let Some((_, (name, _))) = bindings.iter().enumerate().find(twice) {
             return Err(ShapingError::BoundTwice(name.clone()));
         }
+        let mut inputs = Vec::with_capacity(network.inputs.len());
         for input in &network.inputs {
-            let given = bindings.iter().find(|(name, _)| *name == input.name).map(|(_, shape)| *shape);
-            if let Some((given, meant)) = given.and_then(|given| Some((given, turned(given, input.shape)?))) {
+            let given = bindings.iter().find(|(name, _)| *name == input.name).map_or(input.shape, |(_, shape)| *shape);
+            if let Some(meant) = turned(given, input.shape) {
                 return Err(ShapingError::ChannelsLast { name: input.name.clone(), given, meant });
             }
+            inputs.push(given);
         }
-        let inputs: Vec<Shape> = network
-            .inputs
-            .iter()
-            .map(|i| bindings.iter().find(|(name, _)| *name == i.name).map_or(i.shape, |(_, shape)| *shape))
-            .collect();
         let mut layers: Vec<ShapedLayer> = Vec::with_capacity(network.nodes.len());
         for node in &network.nodes {
             let read: Vec<Shape> = node
