@@ -140,7 +140,7 @@ pub fn sweep(words: &[String]) -> Result<Sweep, Failure> {
             points: args.points(),
             shard: args.shard,
             threads: args.threads,
-            sequences: args.sequence,
+            sequences: args.sequence.clone(),
         }),
         _ => Err(unlike("sweep")),
     }

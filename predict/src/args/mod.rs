@@ -1,5 +1,6 @@
 //! The command line as it is typed. What of it several commands take is written once, in `shared`.
 
+mod late;
 mod others;
 #[cfg(feature = "papers")]
 mod papers;
@@ -18,6 +19,7 @@ pub use several::{CompareArgs, SweepArgs, SweepFormat};
 pub use shared::OutputArgs;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use late::Late;
 
 /// How long will a network take on a GPU, at which power, with how much energy?
 #[derive(Parser)]
@@ -76,24 +78,24 @@ pub fn as_called(text: &str, called: &str) -> String {
 pub enum Command {
     /// The clock, power limit and batch with the least energy, time or product of them; with --prompt and --answer, of a
     /// language model under a load, what serve --over --objective finds
-    Optimize(Box<OptimizeArgs>),
+    Optimize(Late<OptimizeArgs>),
     /// Networks on GPUs side by side, which GPU is best for what, and the largest batch within a budget
-    Compare(Box<CompareArgs>),
+    Compare(Late<CompareArgs>),
     /// Many predictions: networks, GPUs, batches, precisions, clocks, limits; CSV or JSON Lines
-    Sweep(Box<SweepArgs>),
+    Sweep(Late<SweepArgs>),
     /// A language model under a load: latencies, tokens per second, power and joules per token with continuous batching
-    Serve(Box<ServeArgs>),
+    Serve(Late<ServeArgs>),
     /// How many GPUs a load needs, at which power, cost and carbon
-    Plan(PlanArgs),
+    Plan(Late<PlanArgs>),
     /// A network's layers: shapes, operations, traffic, parameters
-    Describe(DescribeArgs),
+    Describe(Late<DescribeArgs>),
     /// A network in another format: a file of one's own to edit, or ONNX
-    Convert(ConvertArgs),
+    Convert(Late<ConvertArgs>),
     /// What papers printed of whole networks, beside predictions
     #[cfg(feature = "papers")]
-    Papers(PapersArgs),
+    Papers(Late<PapersArgs>),
     /// What is built in
-    List(ListArgs),
+    List(Late<ListArgs>),
     /// Answers an assistant over the Model Context Protocol on standard input and output
     Mcp,
     /// A completion script for a shell

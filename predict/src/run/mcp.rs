@@ -227,7 +227,8 @@ fn called(session: &Session, params: &Map<String, Value>) -> Result<Value, Strin
 
 /// The command that a tool asks: `predict` itself, or one of its commands.
 fn command(name: &str) -> Command {
-    let all = Cli::command();
+    let mut all = Cli::command();
+    all.build();
     match all.find_subcommand(name) {
         Some(command) => command.clone(),
         None => all,
