@@ -11,6 +11,7 @@ PYTHON: an interpreter with torch and torchvision, whose FlopCounterMode counts 
 import argparse
 import os
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -29,6 +30,10 @@ WHAT = {
     "limit": "another limit that binds",
 }
 GPUS = {"v100": "V100, fp32", "h200": "H200, fp16"}
+NETWORKS = """alexnet caffenet densenet121 densenet169 densenet201 efficientnet_b0 googlenet inception_v3 inception_v4 mnasnet1_0
+    mobilenet_v1 mobilenet_v2 mobilenet_v3_large nin regnet_x_400mf resnet101 resnet152 resnet18 resnet50 vgg16"""
+BOARDS = """p100-pcie p100-sxm2 p4 titan-xp titan-v v100-pcie v100 rtx2080ti t4 a10 a100-pcie-40gb a100-pcie-80gb a100-sxm4-40gb
+    a100-sxm4-80gb a30 a40 rtx-a6000 rtx3090 l4 l40 rtx4090 h100-sxm h200"""
 PEER = """
 import time, torch, torchvision
 from torch.utils.flop_counter import FlopCounterMode
@@ -81,6 +86,29 @@ def rows_a_second(arguments):
     return rows, rows / min(took)
 
 
+def large_plan(path):
+    """The example's plan, of 20 networks and 23 boards."""
+    with open("data/capacity/tagging.toml", encoding="utf-8") as file:
+        example = file.read()
+    tables = re.split(r"(?m)^(?=\[)", example)
+    candidate = next(table for table in tables if table.startswith("[[candidate]]"))
+    rest = [table for table in tables if not table.startswith(("[[network]]", "[[candidate]]"))]
+    networks = [f'[[network]]\nnet = "{name}"\nshare = 0.05\n\n' for name in NETWORKS.split()]
+    candidates = [re.sub(r'gpu = ".*"', f'gpu = "{name}"', candidate, count=1) for name in BOARDS.split()]
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(rest + networks + candidates)
+
+
+def wall(command, times):
+    """Wall seconds of a process, the least of some."""
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        took.append(time.perf_counter() - began)
+    return min(took)
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--peer", metavar="PYTHON")
@@ -110,6 +138,10 @@ def main():
     ]:
         cpu, memory = least([PREDICT, *command.split()], times)
         print(f"| `predict {command}` | {cpu * 1e3:.3g} | {memory:.0f} |")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "plan.toml")
+        large_plan(path)
+        print(f"\nA plan of {len(NETWORKS.split())} networks and {len(BOARDS.split())} boards: {wall([PREDICT, 'plan', path], 3):.2f} s, as waited for.")
     print("\n| sweep into CSV | rows | rows a second |\n| --- | ---: | ---: |")
     for words, command in [
         ("clocks and limits", "--net resnet50 --gpu v100 --batch 1,64,256 --clock 700..1400:5 --power-cap 150..300:1"),

@@ -388,14 +388,18 @@ fn best_at(
     if rate <= 0.0 {
         return Some((None, waiting * gpus as f64));
     }
-    // How long a queue becomes takes longest to say: only of those that draw least.
     let drawing = services.iter().map(|s| (s, Pool::drawing(s, rate, gpus, waiting)));
-    let able = drawing.filter(|(_, (_, utilisation))| *utilisation <= busiest * (1.0 + ROUNDING));
-    let mut able: Vec<_> = able.map(|(s, (power, _))| (power, s)).collect();
-    able.sort_by(|(a, _), (b, _)| a.get().total_cmp(&b.get()));
-    let mut pools = able.iter().filter_map(|(_, s)| Pool::at(s, rate, gpus, target.quantile, waiting));
-    let best = pools.find(|p| p.latency <= target.latency)?;
-    Some((Some(best), best.power))
+    let keeping = drawing.filter(|(_, (_, utilisation))| *utilisation <= busiest * (1.0 + ROUNDING));
+    let mut able = Vec::with_capacity(services.len());
+    able.extend(keeping.map(|(s, (power, _))| (power.get(), s)));
+    // How long a queue becomes takes longest to say: only of those that draw least, one after the other.
+    loop {
+        let (least, _) = able.iter().enumerate().min_by(|(_, (a, _)), (_, (b, _))| a.total_cmp(b))?;
+        let pool = Pool::at(able.remove(least).1, rate, gpus, target.quantile, waiting);
+        if let Some(best) = pool.filter(|p| p.latency <= target.latency) {
+            return Some((Some(best), best.power));
+        }
+    }
 }
 
 #[cfg(test)]

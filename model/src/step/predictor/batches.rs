@@ -171,14 +171,35 @@ impl<'a> StepOverBatches<'a> {
         for batches in batches.chunks(LANES) {
             self.make_kernels(batches, &mut desk)?;
             for (&batch, kernels) in batches.iter().zip(&mut desk.kernels) {
-                let step = Step::from_kernels(self.network, &self.setup, std::mem::take(kernels))?;
-                let prepared = Prepared::of_alike(step, &self.order, self.cost.at(batch), self.memory.at(batch));
+                let prepared = self.prepared_of(batch, std::mem::take(kernels))?;
                 results.push(of(results.len(), &prepared));
                 *kernels = prepared.into_kernels();
             }
         }
         self.desks().push(desk);
         Ok(results)
+    }
+
+    /// The step at each of these batches, as [`Self::each`] tells them, to be kept.
+    ///
+    /// # Errors
+    /// As [`Step::new`].
+    pub fn all(&self, batches: &[u64]) -> Result<Vec<Prepared<'_, 'a>>, PredictError> {
+        let mut all = Vec::with_capacity(batches.len());
+        let mut desk = self.desks().pop().unwrap_or_else(|| self.new_desk());
+        for batches in batches.chunks(LANES) {
+            self.make_kernels(batches, &mut desk)?;
+            for (&batch, kernels) in batches.iter().zip(&desk.kernels) {
+                all.push(self.prepared_of(batch, kernels.clone())?);
+            }
+        }
+        self.desks().push(desk);
+        Ok(all)
+    }
+
+    fn prepared_of(&self, batch: u64, kernels: Vec<Kernel<'a>>) -> Result<Prepared<'_, 'a>, PredictError> {
+        let step = Step::from_kernels(self.network, &self.setup, kernels)?;
+        Ok(Prepared::of_alike(step, &self.order, self.cost.at(batch), self.memory.at(batch)))
     }
 
     fn desks(&self) -> MutexGuard<'_, Vec<Desk<'a>>> {
@@ -461,6 +482,9 @@ mod tests {
             }
         };
         let checked = over.each(&batches, check_one).expect("as at its own batch").len();
+        let told = over.each(&batches, |_, prepared| prepared.at(OperatingPoint::default())).expect("as before");
+        let kept = over.all(&batches).expect("as before");
+        assert_eq!(kept.iter().map(|prepared| prepared.at(OperatingPoint::default())).collect::<Vec<_>>(), told);
         assert_eq!(checked, batches.len());
         Some(over.side_by_side())
     }

@@ -3,6 +3,7 @@
 mod language;
 
 use super::settings::{caps, clocks, least_cap};
+use super::sweep::WORTH_IT;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::request::{Reading, Request, Runner, Team};
@@ -19,7 +20,9 @@ use joulecast_model::device::gpu::{Device, Gpu};
 use joulecast_model::law::power::{waiting, waiting_source};
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::generation;
-use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Prepared, Step, Warning, core_range};
+use joulecast_model::step::predictor::{
+    NetworkPrediction, OperatingPoint, Prepared, Step, StepOverBatches, Warning, core_range,
+};
 use joulecast_reports::fleet::{AtSetting, Candidate, Plan};
 use joulecast_reports::verdict::Verdict;
 use joulecast_reports::warnings::words;
@@ -100,6 +103,26 @@ struct Steps<'s, 'a> {
     needed: Option<Bytes>,
 }
 
+impl<'s, 'a> Steps<'s, 'a> {
+    /// A network's at these batches: of its step over batches or, where it has none, of the steps at each that was made. `first`:
+    /// at the first of them.
+    fn of(
+        (over, alone): (Option<&'s StepOverBatches<'a>>, &'s [Step<'a>]),
+        first: &Step<'_>,
+        batches: &[u64],
+    ) -> Result<Self, Failure> {
+        let all = match over {
+            Some(over) => over.all(batches)?,
+            None => alone.iter().map(Step::prepare).collect(),
+        };
+        let all = batches.iter().copied().zip(all);
+        let (prepared, larger): (Vec<_>, Vec<_>) = all.partition(|(_, prepared)| prepared.fits_in_memory);
+        let needed = larger.first().filter(|_| prepared.is_empty()).map(|(_, prepared)| prepared.memory.total());
+        let first = if needed.is_none() { Some(first.at(OperatingPoint::default())?) } else { None };
+        Ok(Self { more_fit: larger.is_empty(), prepared, first, needed })
+    }
+}
+
 /// The steps of all networks on a GPU, for `then` to ask at settings.
 fn with_steps<T>(
     file: &PlanFile,
@@ -108,12 +131,19 @@ fn with_steps<T>(
     then: impl FnOnce(&[Steps<'_, '_>]) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let (predictor, mode) = (cluster.first(), cluster.mode);
+    let batches = batches(file.largest_batch);
+    let singles = networks.iter().map(|source| cluster.shape(source, 1));
+    let singles = singles.collect::<Result<Vec<ShapedNetwork>, Failure>>()?;
+    let over = singles.iter().map(|single| match batches.len() >= WORTH_IT {
+        true => predictor.over_batches(single, mode),
+        false => Ok(None),
+    });
+    let over = over.collect::<Result<Vec<_>, _>>()?;
+    // Networks whose steps are predicted one by one, up to the first batch that does not fit, which says what it needs.
     let fits = |shaped: &ShapedNetwork| predictor.memory(shaped, mode).total() <= predictor.gpu().memory.value;
-    // Up to the first batch that does not fit, which says what it needs.
-    let shapes = |source: &Arc<Source>| {
-        let single = cluster.shape(source, 1)?;
+    let shapes = |source: &Source, single: &ShapedNetwork| {
         let mut list = Vec::new();
-        for batch in batches(file.largest_batch) {
+        for &batch in &batches {
             let shaped =
                 single.with_batch(batch).map_err(|e| Failure::Failed(anyhow!("{}: {e}", source.network.name)))?;
             let last = !fits(&shaped);
@@ -124,19 +154,18 @@ fn with_steps<T>(
         }
         Ok(list)
     };
-    let shaped = networks.iter().map(shapes).collect::<Result<Vec<Vec<ShapedNetwork>>, Failure>>()?;
+    let shaped = networks.iter().zip(&singles).zip(&over).map(|((source, single), over)| match over {
+        Some(_) => Ok(Vec::new()),
+        None => shapes(source, single),
+    });
+    let shaped = shaped.collect::<Result<Vec<Vec<ShapedNetwork>>, Failure>>()?;
     let step = |shaped| predictor.step(shaped, mode);
-    let steps = shaped.iter().map(|list| list.iter().map(step).collect::<Result<Vec<_>, _>>());
-    let steps = steps.collect::<Result<Vec<_>, _>>()?;
-    let prepare = |(shaped, steps): (&Vec<ShapedNetwork>, _)| {
-        let steps: &Vec<Step<'_>> = steps;
-        let all = shaped.iter().zip(steps).map(|(shaped, step)| (shaped.batch(), step.prepare()));
-        let (prepared, larger): (Vec<_>, Vec<_>) = all.partition(|(_, prepared)| prepared.fits_in_memory);
-        let needed = larger.first().filter(|_| prepared.is_empty()).map(|(_, prepared)| prepared.memory.total());
-        let first = steps.first().filter(|_| needed.is_none()).map(|step| step.at(OperatingPoint::default()));
-        Ok(Steps { more_fit: larger.is_empty(), prepared, first: first.transpose()?, needed })
-    };
-    let steps = shaped.iter().zip(&steps).map(prepare).collect::<Result<Vec<_>, Failure>>()?;
+    let firsts = singles.iter().map(step).collect::<Result<Vec<Step<'_>>, _>>()?;
+    let alone = shaped.iter().map(|list| list.iter().map(step).collect::<Result<Vec<_>, _>>());
+    let alone = alone.collect::<Result<Vec<Vec<Step<'_>>>, _>>()?;
+    let steps = over.iter().zip(&alone).zip(&firsts);
+    let steps = steps.map(|((over, alone), first)| Steps::of((over.as_ref(), alone), first, &batches));
+    let steps = steps.collect::<Result<Vec<_>, Failure>>()?;
     then(&steps)
 }
 

@@ -34,7 +34,7 @@ const BATCHES: usize = 32;
 /// So many networks with their shapes are kept for other GPUs at most.
 const MOST_SHARED: usize = 256;
 /// With so many batches a step over batches, which takes as long as five to nine to be made, is worth it.
-const WORTH_IT: usize = 12;
+pub(super) const WORTH_IT: usize = 12;
 
 /// A network with its tokens per sample, where it reads a sequence.
 pub struct Entry {
