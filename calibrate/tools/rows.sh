@@ -2,10 +2,10 @@
 own=data/measurements/h200
 sister=data/measurements/h100
 rows=()
-for folder in "$own"/{layers,lattice,batches,ragged,forward,windows,seldom,patches,straying,thin,power,torch_ops,algorithms} "$sister"/{layers,lattice,gradients,seldom,thin,power,torch_ops}; do
+for folder in "$own"/{layers,lattice,batches,ragged,ragged16,between,forward,windows,seldom,patches,straying,thin,power,torch_ops,algorithms} "$sister"/{layers,lattice,gradients,seldom,thin,power,torch_ops}; do
   rows+=(--dataset "$folder")
 done
-for file in gh100 gh100_networks h200_ragged; do rows+=(--choices "data/measurements/choices/$file.parquet"); done
+for file in gh100 gh100_networks h200_ragged h200_ragged_16; do rows+=(--choices "data/measurements/choices/$file.parquet"); done
 runs=()
 for file in "$own"/{networks,torch_networks,torch_transformer_networks,torch_transformer_networks_2}.csv; do
   runs+=(--networks "$file")

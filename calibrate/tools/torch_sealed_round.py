@@ -48,6 +48,10 @@ ROWS = 3
 # Of so many networks one row more, a step that two GPUs share; each takes such a batch.
 PAIRS, PAIR_BATCHES = 28, (32, 64, 128)
 INFERENCE_BATCHES, TRAINING_BATCHES = (1, 4, 16, 64, 256), (4, 16, 32, 64, 128)
+# Rounds from this one on are of batches between powers of two, which libraries may run by other kernels.
+BETWEEN = 27
+PAIR_BATCHES_BETWEEN = (24, 48, 96)
+INFERENCE_BATCHES_BETWEEN, TRAINING_BATCHES_BETWEEN = (3, 6, 12, 25, 40, 100, 200), (6, 12, 20, 48, 96)
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 # A bound of a step's time and memory on the smaller board: rates in operations per second, bytes per second.
 RATES = {"fp32": 35e12, "tf32": 150e12, "fp16": 250e12, "bf16": 250e12}
@@ -279,14 +283,16 @@ def bound(fact, mode, precision, batch):
     return seconds, kept + fact["parameters"] * 24
 
 
-def candidates(fact, launch):
-    """Rows that may be drawn: mode, precision, batch, launch."""
+def candidates(fact, launch, between):
+    """Rows that may be drawn: mode, precision, batch, launch. `between`: of batches between powers of two."""
     training = launch.startswith("train")
+    inference = INFERENCE_BATCHES_BETWEEN if between else INFERENCE_BATCHES
+    batches = (TRAINING_BATCHES_BETWEEN if between else TRAINING_BATCHES) if training else inference
     for precision in PRECISIONS:
         # A scaled loss cannot be captured.
         if launch == "train-graph" and precision == "fp16":
             continue
-        for batch in TRAINING_BATCHES if training else INFERENCE_BATCHES:
+        for batch in batches:
             mode = "train" if training else "infer"
             seconds, bytes_ = bound(fact, mode, precision, batch)
             if seconds < LONGEST and bytes_ < MOST:
@@ -303,7 +309,7 @@ def picked(seed, records, most):
     return {name: records[name] for name in (order[:most] if most else order)}
 
 
-def drawn(seed, records):
+def drawn(seed, records, between):
     """Rows of every network: one of each kind of three that follow each other, from a place that the hash says, each the
     first by its hash that is unlike the network's others in precision and batch."""
     rows = {}
@@ -314,7 +320,7 @@ def drawn(seed, records):
             # While transformers captures a graph it hands attention a mask, with which other kernels run.
             if records[name]["library"] == "transformers":
                 launch = {"graph": "eager", "train-graph": "train"}.get(launch, launch)
-            free = [c for c in candidates(records[name], launch) if c not in own]
+            free = [c for c in candidates(records[name], launch, between) if c not in own]
             alike = lambda c: sum((c[1] == o[1]) + (c[2] == o[2]) for o in own)  # noqa: E731
             if free:
                 own.append(min(free, key=lambda c: (alike(c), hashed(seed, name, *c))))
@@ -332,11 +338,12 @@ def listed(constant):
     return names
 
 
-def shared(seed, records):
+def shared(seed, records, between):
     """A step that two GPUs share, of the first networks by their hash that have one."""
     rows = {}
     for name in sorted(records, key=lambda name: hashed(seed, "pair", name)):
-        free = [c for c in candidates(records[name], "train") if c[2] in PAIR_BATCHES]
+        of_two = PAIR_BATCHES_BETWEEN if between else PAIR_BATCHES
+        free = [c for c in candidates(records[name], "train", between) if c[2] in of_two]
         if free and len(rows) < PAIRS:
             rows[name] = min(free, key=lambda c: hashed(seed, "pair", name, *c))
     return rows
@@ -354,7 +361,8 @@ def run_draw(args):
             earlier |= {member["name"] for member in tomllib.load(file)["network"]}
     read_ = picked(seed, {n: r for n, r in records.items() if "refused" not in r and n not in earlier}, args.networks)
     refused = {name: r for name, r in records.items() if "refused" in r}
-    rows, pairs = drawn(seed, read_), shared(seed, read_)
+    between = args.round >= BETWEEN
+    rows, pairs = drawn(seed, read_, between), shared(seed, read_, between)
     nets = os.path.join(os.path.splitext(args.out)[0], "nets")
     os.makedirs(nets, exist_ok=True)
     for name in read_:

@@ -111,7 +111,10 @@ pub fn words(warning: &Warning) -> String {
             format!("power was not measured on this GPU: {whose} with this one's idle and limit{idle}")
         }
         Warning::Memory { needed, gpu, has } => {
-            format!("needs about {:.1} GiB of memory; {gpu} has {:.1} GiB", needed.to_gib(), has.to_gib())
+            let (needed, has) = (needed.to_gib(), has.to_gib());
+            // As many places as tell them apart.
+            let places = (1..6).find(|&places| format!("{needed:.places$}") != format!("{has:.places$}")).unwrap_or(1);
+            format!("needs about {needed:.places$} GiB of memory; {gpu} has {has:.places$} GiB")
         }
         Warning::OneNode { network, node, most } => {
             format!("{network} joins all GPUs, one of a node each; {node} would join {most}")

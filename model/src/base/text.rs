@@ -47,8 +47,28 @@ pub(crate) fn toml_message_at(message: &str, place: usize, text: &str) -> String
 
 /// What is wrong, without where: one short line, however long the words of the file are.
 pub fn toml_message(message: &str) -> String {
-    in_short(&message.replace('\n', ", "))
+    let message = message.replace('\n', ", ");
+    if let Some((before, _)) = message.rsplit_once("expected struct ") {
+        return in_short(&format!("{before}expected a table"));
+    }
+    let known = TYPES.iter().find_map(|(name, words)| Some((message.strip_suffix(name)?, words)));
+    match known.filter(|(before, _)| before.ends_with("expected ")) {
+        Some((before, words)) => in_short(&format!("{before}{words}")),
+        None => in_short(&message),
+    }
 }
+
+/// What serde says that it expected, and what that is to who writes the file.
+const TYPES: [(&str, &str); 8] = [
+    ("u64", "a whole number"),
+    ("u32", "a whole number"),
+    ("usize", "a whole number"),
+    ("i64", "a whole number"),
+    ("f64", "a number"),
+    ("a sequence", "a list"),
+    ("a map", "a table"),
+    ("a boolean", "true or false"),
+];
 
 /// A message that quotes a file, in one short line.
 pub fn in_short(message: &str) -> String {
@@ -255,6 +275,21 @@ mod tests {
         assert_eq!(short.chars().count(), 300);
         assert!(short.starts_with("g.toml: line 4: \u{e9}") && short.ends_with("\u{e9}, expected u64"), "{short}");
         assert_eq!(shortened("short", 300), "short");
+    }
+
+    #[test]
+    fn what_was_expected_is_said_in_words() {
+        let told = |expected| toml_message(&format!("invalid type: string \"x\", expected {expected}"));
+        for (expected, words) in [
+            ("u64", "a whole number"),
+            ("f64", "a number"),
+            ("struct Toy", "a table"),
+            ("a map", "a table"),
+            ("one of `u64", "one of `u64"),
+        ] {
+            assert_eq!(told(expected), format!("invalid type: string \"x\", expected {words}"));
+        }
+        assert_eq!(toml_message("missing field `u64"), "missing field `u64");
     }
 
     #[test]

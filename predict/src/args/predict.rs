@@ -120,7 +120,7 @@ pub struct OptimizeArgs {
     #[arg(long, value_name = "WHAT", value_delimiter = ',', help_heading = GOAL)]
     pub over: Vec<Over>,
     /// Leave out what is slower than the default by more than this, as in 5%
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, allow_negative_numbers = true, help_heading = GOAL)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, allow_hyphen_values = true, help_heading = GOAL)]
     pub max_slowdown: Option<f64>,
     /// Leave out what handles fewer samples per second
     #[arg(long, value_name = "RATE", value_parser = parse_positive, allow_negative_numbers = true, help_heading = GOAL)]

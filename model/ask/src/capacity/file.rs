@@ -740,7 +740,7 @@ amortisation_years = 4.0
         let error = PlanFile::from_toml(&text).expect_err("a dozen");
         let expected = [
             "missing field `currency`",
-            "line 9: [latency]: target_ms: invalid type: string \"soon\", expected f64",
+            "line 9: [latency]: target_ms: invalid type: string \"soon\", expected a number",
             "line 10: [latency]: unknown field `percentil`",
             "line 19: [[candidate]] 1: unknown field `server_overhead`",
             "line 14: [[candidate]] 1: missing field `server_overhead_w`",
