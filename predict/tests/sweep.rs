@@ -190,19 +190,19 @@ fn a_sweep_does_not_go_on_with_other_settings() {
     }
 }
 
-/// Whatever was there when it stopped, the Parquet file is the one that an unbroken sweep writes.
-#[cfg(feature = "parquet")]
-#[test]
-fn a_parquet_sweep_goes_on_where_it_stopped() {
+/// Whatever was there when it stopped, a file that is whole or nothing is the one that an unbroken sweep writes.
+#[cfg(any(feature = "arrow", feature = "parquet"))]
+fn goes_on_where_it_stopped(format: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let (path, rows) = (folder.path().join("rows.parquet"), folder.path().join("rows.parquet.rows.csv"));
+    let file = format!("rows.{format}");
+    let (path, rows) = (folder.path().join(&file), folder.path().join(format!("{file}.rows.csv")));
     let name = path.to_str().expect("a name");
-    let swept = |extra: &[&str]| swept(&[&["--format", "parquet", "--output", name, "--quiet"], extra].concat());
+    let swept = |extra: &[&str]| swept(&[&["--format", format, "--output", name, "--quiet"], extra].concat());
     swept(&[]);
     let whole = fs::read(&path).expect("a file");
     assert!(!rows.exists());
     self::swept(&["--output", rows.to_str().expect("a name"), "--quiet"]);
-    let beside = folder.path().join("rows.parquet.rows.csv.sweep.json");
+    let beside = folder.path().join(format!("{file}.rows.csv.sweep.json"));
     let (text, made_from) = (fs::read_to_string(&rows).expect("rows"), fs::read(&beside).expect("what they are of"));
     for share in [0.0, 0.31, 0.77, 1.0] {
         fs::remove_file(&path).expect("removed");
@@ -213,9 +213,24 @@ fn a_parquet_sweep_goes_on_where_it_stopped() {
         assert!(!rows.exists() && !beside.exists());
     }
     fs::write(&rows, text.replacen("resnet18", "resnet34", 1)).expect("written");
-    let other = run(&[&BASE[..], &["--format", "parquet", "--output", name, "--resume", "--quiet"]].concat());
+    let other = run(&[&BASE[..], &["--format", format, "--output", name, "--resume", "--quiet"]].concat());
     assert!(String::from_utf8_lossy(&other.stderr).contains("row 1 is not of this sweep"));
     assert_eq!(fs::read(&path).expect("a file"), whole, "nothing is overwritten");
+    let printed = run(&[&BASE[..], &["--format", format, "--quiet"]].concat());
+    assert_eq!(printed.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&printed.stderr).contains("needs --output"));
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn a_parquet_sweep_goes_on_where_it_stopped() {
+    goes_on_where_it_stopped("parquet");
+}
+
+#[cfg(feature = "arrow")]
+#[test]
+fn an_arrow_sweep_goes_on_where_it_stopped() {
+    goes_on_where_it_stopped("arrow");
 }
 
 #[test]
@@ -446,6 +461,8 @@ fn an_output_is_of_its_name_s_format_and_loses_no_rows_unasked() {
     };
     for (name, format, expected) in [
         ("rows.parquet", "csv", "parquet"),
+        ("rows.arrow", "csv", "arrow"),
+        ("rows.feather", "csv", "arrow"),
         ("rows.jsonl", "csv", "--format jsonl"),
         ("rows.json", "csv", "--format jsonl"),
         ("rows.csv", "jsonl", "--format csv"),

@@ -201,4 +201,7 @@ pub enum SweepFormat {
     /// Columns in groups of rows, written from FILE.rows.csv when all rows are there; needs the cargo feature parquet
     #[cfg(feature = "parquet")]
     Parquet,
+    /// An Arrow IPC file (Feather), written alike; needs the cargo feature arrow
+    #[cfg(feature = "arrow")]
+    Arrow,
 }

@@ -11,6 +11,7 @@ mod export;
 mod graph;
 mod infer;
 mod lower;
+mod message;
 mod order;
 mod patterns;
 mod skim;

@@ -1,64 +1,100 @@
 //! The messages of `onnx.proto` (onnx 1.16 and before), as far as a network's structure goes.
 //!
 //! Payloads of tensors are kept as bytes: all of them are `[packed = true]` or `bytes` in the format, so nothing is
-//! converted before it is known to be needed. prost skips fields that are not named here.
+//! converted before it is known to be needed. Behind a field is its tag; those that are not named here are skipped.
 
-use prost::Message;
+use super::message::{Field as _, messages};
 
-#[derive(Clone, PartialEq, Message)]
-pub struct Model {
-    #[prost(int64, tag = "1")]
-    pub ir_version: i64,
-    #[prost(string, tag = "2")]
-    pub producer: String,
-    #[prost(message, optional, tag = "7")]
-    pub graph: Option<Graph>,
-    #[prost(message, repeated, tag = "8")]
-    pub opsets: Vec<Opset>,
-}
+messages! {
+    pub struct Model {
+        ir_version: i64 = 1,
+        producer: String = 2,
+        graph: Option<Graph> = 7,
+        opsets: Vec<Opset> = 8,
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct Opset {
-    #[prost(string, tag = "1")]
-    pub domain: String,
-    #[prost(int64, tag = "2")]
-    pub version: i64,
-}
+    pub struct Opset {
+        domain: String = 1,
+        version: i64 = 2,
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct Graph {
-    #[prost(message, repeated, tag = "1")]
-    pub nodes: Vec<Node>,
-    #[prost(string, tag = "2")]
-    pub name: String,
-    #[prost(message, repeated, tag = "5")]
-    pub initializers: Vec<Tensor>,
-    #[prost(message, repeated, tag = "11")]
-    pub inputs: Vec<ValueInfo>,
-    #[prost(message, repeated, tag = "12")]
-    pub outputs: Vec<ValueInfo>,
-    /// Of other values those of which [`metadata::KIND`] is said.
-    #[prost(message, repeated, tag = "13")]
-    pub described: Vec<ValueInfo>,
-}
+    pub struct Graph {
+        nodes: Vec<Node> = 1,
+        name: String = 2,
+        initializers: Vec<Tensor> = 5,
+        inputs: Vec<ValueInfo> = 11,
+        outputs: Vec<ValueInfo> = 12,
+        /// Of other values those of which [`metadata::KIND`] is said.
+        described: Vec<ValueInfo> = 13,
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct Node {
-    #[prost(string, repeated, tag = "1")]
-    pub inputs: Vec<String>,
-    #[prost(string, repeated, tag = "2")]
-    pub outputs: Vec<String>,
-    #[prost(string, tag = "3")]
-    pub name: String,
-    #[prost(string, tag = "4")]
-    pub op: String,
-    #[prost(message, repeated, tag = "5")]
-    pub attributes: Vec<Attribute>,
-    #[prost(string, tag = "7")]
-    pub domain: String,
-    /// Of what exporters say of a node, [`metadata`].
-    #[prost(message, repeated, tag = "9")]
-    pub metadata: Vec<Entry>,
+    pub struct Node {
+        inputs: Vec<String> = 1,
+        outputs: Vec<String> = 2,
+        name: String = 3,
+        op: String = 4,
+        attributes: Vec<Attribute> = 5,
+        domain: String = 7,
+        /// Of what exporters say of a node, [`metadata`].
+        metadata: Vec<Entry> = 9,
+    }
+
+    pub struct Attribute {
+        name: String = 1,
+        f: f32 = 2,
+        i: i64 = 3,
+        s: Vec<u8> = 4,
+        t: Option<Box<Tensor>> = 5,
+        g: Option<Box<Graph>> = 6,
+        floats: Vec<f32> = 7,
+        ints: Vec<i64> = 8,
+        /// Says which of the others is meant: 1 f, 2 i, 3 s, 4 t, 5 g, 6 floats, 7 ints.
+        kind: i32 = 20,
+    }
+
+    pub struct Tensor {
+        dims: Vec<i64> = 1,
+        data_type: i32 = 2,
+        floats: Vec<u8> = 4,
+        int32s: Vec<u8> = 5,
+        int64s: Vec<u8> = 7,
+        name: String = 8,
+        raw: Vec<u8> = 9,
+        doubles: Vec<u8> = 10,
+        /// Written, never read: the file that it names is nobody's business here.
+        external: Vec<Entry> = 13,
+        /// 1: the data are elsewhere.
+        location: i32 = 14,
+    }
+
+    pub struct Entry {
+        key: String = 1,
+        value: String = 2,
+    }
+
+    pub struct ValueInfo {
+        name: String = 1,
+        kind: Option<ValueType> = 2,
+        metadata: Vec<Entry> = 4,
+    }
+
+    pub struct ValueType {
+        tensor: Option<TensorType> = 1,
+    }
+
+    pub struct TensorType {
+        element: i32 = 1,
+        shape: Option<TensorShape> = 2,
+    }
+
+    pub struct TensorShape {
+        dims: Vec<Dimension> = 1,
+    }
+
+    pub struct Dimension {
+        size: Option<i64> = 1,
+        name: Option<String> = 2,
+    }
 }
 
 impl Node {
@@ -66,101 +102,6 @@ impl Node {
     pub fn said(&self, key: &str) -> Option<&str> {
         self.metadata.iter().find(|entry| entry.key == key).map(|entry| &entry.value[..])
     }
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Attribute {
-    #[prost(string, tag = "1")]
-    pub name: String,
-    #[prost(float, tag = "2")]
-    pub f: f32,
-    #[prost(int64, tag = "3")]
-    pub i: i64,
-    #[prost(bytes = "vec", tag = "4")]
-    pub s: Vec<u8>,
-    #[prost(message, optional, boxed, tag = "5")]
-    pub t: Option<Box<Tensor>>,
-    #[prost(message, optional, boxed, tag = "6")]
-    pub g: Option<Box<Graph>>,
-    #[prost(float, repeated, tag = "7")]
-    pub floats: Vec<f32>,
-    #[prost(int64, repeated, tag = "8")]
-    pub ints: Vec<i64>,
-    /// Says which of the others is meant: 1 f, 2 i, 3 s, 4 t, 5 g, 6 floats, 7 ints.
-    #[prost(int32, tag = "20")]
-    pub kind: i32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Tensor {
-    #[prost(int64, repeated, tag = "1")]
-    pub dims: Vec<i64>,
-    #[prost(int32, tag = "2")]
-    pub data_type: i32,
-    #[prost(bytes = "vec", tag = "4")]
-    pub floats: Vec<u8>,
-    #[prost(bytes = "vec", tag = "5")]
-    pub int32s: Vec<u8>,
-    #[prost(bytes = "vec", tag = "7")]
-    pub int64s: Vec<u8>,
-    #[prost(string, tag = "8")]
-    pub name: String,
-    #[prost(bytes = "vec", tag = "9")]
-    pub raw: Vec<u8>,
-    #[prost(bytes = "vec", tag = "10")]
-    pub doubles: Vec<u8>,
-    /// Written, never read: the file that it names is nobody's business here.
-    #[prost(message, repeated, tag = "13")]
-    pub external: Vec<Entry>,
-    /// 1: the data are elsewhere.
-    #[prost(int32, tag = "14")]
-    pub location: i32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Entry {
-    #[prost(string, tag = "1")]
-    pub key: String,
-    #[prost(string, tag = "2")]
-    pub value: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct ValueInfo {
-    #[prost(string, tag = "1")]
-    pub name: String,
-    #[prost(message, optional, tag = "2")]
-    pub kind: Option<ValueType>,
-    #[prost(message, repeated, tag = "4")]
-    pub metadata: Vec<Entry>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct ValueType {
-    #[prost(message, optional, tag = "1")]
-    pub tensor: Option<TensorType>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct TensorType {
-    #[prost(int32, tag = "1")]
-    pub element: i32,
-    #[prost(message, optional, tag = "2")]
-    pub shape: Option<TensorShape>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct TensorShape {
-    #[prost(message, repeated, tag = "1")]
-    pub dims: Vec<Dimension>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Dimension {
-    #[prost(int64, optional, tag = "1")]
-    pub size: Option<i64>,
-    #[prost(string, optional, tag = "2")]
-    pub name: Option<String>,
 }
 
 /// Keys of what PyTorch's exporter says of nodes and values, as far as it is read.

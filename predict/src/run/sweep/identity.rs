@@ -99,7 +99,7 @@ impl Identity {
         name.into()
     }
 
-    /// The text of its file, which is also what a Parquet file holds of it.
+    /// The text of its file, which is also what a file of Parquet or Arrow holds of it.
     pub fn text(&self) -> String {
         format!("{:#}\n", json!({"schema": SCHEMA, "made_from": &self.0}))
     }

@@ -1,5 +1,9 @@
 //! `predict sweep`: rows go to a file or standard output as they are made.
 
+#[cfg(feature = "arrow")]
+mod arrow;
+#[cfg(any(feature = "arrow", feature = "parquet"))]
+mod columns;
 mod identity;
 #[cfg(feature = "parquet")]
 mod parquet;

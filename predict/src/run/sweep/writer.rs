@@ -13,13 +13,26 @@ use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+/// Writes rows that are in a CSV file as another one, with what they were made from.
+type Rewrite = fn(&Path, &Path, &str) -> Result<()>;
+
+/// How a file comes about that is whole or nothing.
+fn rewriter(format: SweepFormat) -> Option<Rewrite> {
+    match format {
+        SweepFormat::Csv | SweepFormat::Jsonl => None,
+        #[cfg(feature = "parquet")]
+        SweepFormat::Parquet => Some(super::parquet::write),
+        #[cfg(feature = "arrow")]
+        SweepFormat::Arrow => Some(super::arrow::write),
+    }
+}
+
 /// An output that rows are appended to.
 pub struct Writer {
     format: SweepFormat,
     sink: Box<dyn Write + Send + Sync>,
-    /// What becomes of the rows once they are all there: from where, to where, made from what.
-    #[cfg(feature = "parquet")]
-    rewritten: Option<(PathBuf, PathBuf, Identity)>,
+    /// What becomes of the rows once they are all there: how, from where, to where, made from what.
+    rewritten: Option<(Rewrite, PathBuf, PathBuf, Identity)>,
 }
 
 /// Cells from a column on.
@@ -73,15 +86,19 @@ fn number(text: &mut String, value: f64) {
     }
 }
 
-/// Where the rows of a sweep gather: beside a Parquet file, which is written from them when they are whole.
+/// Where the rows of a sweep gather: beside a file that is whole or nothing, which is written when all of them are there.
 fn gathered(args: &SweepArgs) -> Option<PathBuf> {
-    #[cfg(feature = "parquet")]
-    if args.format == SweepFormat::Parquet {
-        let mut name = args.file()?.clone().into_os_string();
-        name.push(".rows.csv");
-        return Some(name.into());
+    let file = args.file()?.clone();
+    if rewriter(args.format).is_none() {
+        return Some(file);
     }
-    args.file().cloned()
+    let mut name = file.into_os_string();
+    name.push(".rows.csv");
+    Some(name.into())
+}
+
+fn name(format: SweepFormat) -> String {
+    format.to_possible_value().map_or(String::new(), |v| v.get_name().to_string())
 }
 
 /// An output whose name is of another format, and one that would lose rows.
@@ -93,11 +110,12 @@ fn check(args: &SweepArgs) -> Result<(), Failure> {
         };
     };
     let shown = output.display();
-    let format = args.format.to_possible_value().map_or(String::new(), |v| v.get_name().to_string());
+    let format = name(args.format);
     let ending = output.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     let meant = match ending.as_str() {
-        "csv" | "jsonl" | "parquet" => ending.as_str(),
+        "csv" | "jsonl" | "parquet" | "arrow" => ending.as_str(),
         "json" | "ndjson" => "jsonl",
+        "feather" | "ipc" => "arrow",
         _ => &format,
     };
     if meant != format {
@@ -208,16 +226,10 @@ impl Writer {
         key: impl Fn(u64) -> Option<Key<'a>>,
     ) -> Result<(Self, u64), Failure> {
         check(args)?;
-        let writer = |sink: Box<dyn Write + Send + Sync>| Self {
-            format: args.format,
-            sink,
-            #[cfg(feature = "parquet")]
-            rewritten: None,
-        };
+        let writer = |sink| Self { format: args.format, sink, rewritten: None };
         let Some(path) = gathered(args) else {
-            #[cfg(feature = "parquet")]
-            if args.format == SweepFormat::Parquet {
-                return Err(Failure::Usage(anyhow!("Parquet needs --output")));
+            if rewriter(args.format).is_some() {
+                return Err(Failure::Usage(anyhow!("--format {} needs --output FILE", name(args.format))));
             }
             let sink = Box::new(BufWriter::new(std::io::stdout()));
             return Ok((writer(sink).headed().map_err(Failure::Failed)?, 0));
@@ -248,12 +260,10 @@ impl Writer {
             let writer = writer(Box::new(BufWriter::new(file)));
             Ok((if end == 0 { writer.headed()? } else { writer }, rows, identity))
         };
-        #[cfg_attr(not(feature = "parquet"), allow(unused_mut, unused_variables))]
         let (mut writer, rows, identity) =
             open().with_context(|| path.display().to_string()).map_err(Failure::Failed)?;
-        #[cfg(feature = "parquet")]
-        if let (SweepFormat::Parquet, Some(output)) = (args.format, args.file()) {
-            writer.rewritten = Some((path, output.clone(), identity));
+        if let (Some(rewrite), Some(output)) = (rewriter(args.format), args.file()) {
+            writer.rewritten = Some((rewrite, path, output.clone(), identity));
         }
         Ok((writer, rows))
     }
@@ -271,9 +281,8 @@ impl Writer {
 
     pub fn finish(mut self) -> Result<()> {
         self.sink.flush()?;
-        #[cfg(feature = "parquet")]
-        if let Some((rows, output, identity)) = self.rewritten {
-            super::parquet::write(&rows, &output, &identity.text())?;
+        if let Some((rewrite, rows, output, identity)) = self.rewritten {
+            rewrite(&rows, &output, &identity.text())?;
             let beside = Identity::path(&rows);
             for path in [rows, beside] {
                 std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
