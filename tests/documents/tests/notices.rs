@@ -17,13 +17,14 @@ fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// As cargo resolves them for Linux; other systems have some crates that talk to them instead.
+/// As cargo resolves them for Linux, with what released programs have on; other systems have some crates that talk to them instead.
 fn metadata() -> Value {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let arguments = ["metadata", "--format-version", "1", "--offline", "--locked"];
     let output = Command::new(cargo)
         .args(arguments)
         .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
+        .args(["--features", "joulecast-predict/arrow,joulecast-predict/parquet"])
         .current_dir(root())
         .output()
         .unwrap_or_else(|e| panic!("{e}"));
