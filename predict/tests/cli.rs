@@ -650,4 +650,21 @@ fn engines_that_change_near_a_batch_are_told() {
         note.split("that take ").nth(1).and_then(|t| t.split(' ').next()).expect("a share").parse().expect("a number");
     assert!((10.0..=100.0).contains(&share), "{note}");
     assert_eq!((told("h200", "128"), told("v100", "30")), (None, None));
+    // Between the ends and the next ones, too.
+    let wide = run(&["--net", "wide_resnet101_2", "--gpu", "h200", "--batch", "70"]);
+    assert!(stdout(&wide).contains("change the engine"));
+}
+
+/// RMSNorm's models leave open a time of many times what they say, which no part of a step can take.
+#[test]
+fn no_part_ends_beyond_the_whole() {
+    let net = "model/read/tests/huggingface/qwen3_8b.json";
+    let mut command = program::predict();
+    command.args(["--net", net, "--gpu", "h100", "--precision", "bf16", "--batch", "1", "--generate", "128"]);
+    let output = command.current_dir(joulecast_documents::root()).output().expect("it starts");
+    let text = stdout(&output);
+    let whole = text.lines().nth(1).expect("a verdict");
+    let norms = text.lines().find(|line| line.starts_with("rms_norm")).expect("norms");
+    let end = whole.split(" to ").nth(1).and_then(|rest| rest.split(')').next()).expect("an interval");
+    assert!(norms.contains(&format!(" to {end}")), "{whole}\n{norms}");
 }

@@ -151,13 +151,14 @@ fn services_are_as_their_schema_says() {
 
 #[test]
 fn predictions_are_as_their_schema_says() {
-    const SETUPS: [&str; 12] = [
+    const SETUPS: [&str; 13] = [
         "--net vgg16 --gpu v100 --batch 64 --power-cap 200",
         "--net resnet50 --gpu h200 --batch 16 --framework pytorch --precision fp16",
         "--net resnet50 --gpu h200 --batch 64 --mode training --precision fp16 --framework pytorch --host 0.8",
         "--net resnet50 --gpu v100 --gpus 8 --batch 512 --mode training --epochs 90 --dataset-size 1281167 --price-kwh 0.3",
         "--net alexnet --gpu v100 --batch 512 --mode training --framework mxnet --input-rate 1600",
         "--net gpt2 --gpu h200 --batch 8 --precision fp16 --sequence 512 --generate 128",
+        "--net gpt2 --gpu h200 --batch 1 --precision fp16 --sequence 64 --generate 1",
         "--net llama3_1_70b --gpu h100 --precision bf16 --batch 8 --sequence 1024 --tensor-parallel 4",
         "--net vgg16 --gpu h200 --batch 64 --conv-algorithm winograd_nonfused",
         "--net lenet5 --gpu titan-x-maxwell --batch 1 --cudnn 5.0",
@@ -193,9 +194,22 @@ fn rows_of_sweeps_are_as_their_schema_says() {
 
 #[test]
 fn plans_are_as_their_schema_says() {
-    let answer: Value = serde_json::from_str(&printed("plan data/capacity/tagging.toml --format json")).expect("JSON");
-    let wrong = schema::wrong(&schema_of("capacity_plan-1"), &answer);
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let example = text(&root(), "data/capacity/tagging.toml");
+    let without_racks = example.lines().filter(|line| !line.starts_with("rack_kw")).collect::<Vec<_>>().join("\n");
+    assert!(without_racks.len() < example.len());
+    // Nothing carries the second.
+    let hopeless = without_racks.replace("target_ms = 100", "target_ms = 0.1");
+    for (place, plan) in [example, without_racks, hopeless].iter().enumerate() {
+        let file = folder.path().join(format!("plan-{place}.toml"));
+        std::fs::write(&file, plan).expect("written");
+        let output = program::predict().args(["plan", "--format", "json"]).arg(&file).output().expect("it starts");
+        assert_eq!(output.status.success(), place < 2);
+        let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let wrong = schema::wrong(&schema_of("capacity_plan-1"), &answer);
+        assert!(wrong.is_empty(), "{place}: {wrong:#?}");
+        assert_eq!(answer["chosen_gpu"].is_null(), place == 2);
+    }
 }
 
 #[test]

@@ -7,12 +7,13 @@ use crate::record::{self, Figures};
 use crate::table::{Table, significant, thousands, with_unit};
 use crate::verdict::{self, Verdict};
 use crate::warnings::words;
+use joulecast_model::base::units::Seconds;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::step::framework::Launch;
 use joulecast_model::step::groups::groups;
 use joulecast_model::step::parallel::DevicePrediction;
-use joulecast_model::step::predictor::{HostOf, LayerPrediction, NetworkPrediction};
+use joulecast_model::step::predictor::{Estimate, HostOf, LayerPrediction, NetworkPrediction};
 use joulecast_model::step::training::Training;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -239,7 +240,7 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
         written_bytes: l.written.get(),
         time_s: l.time.value.get(),
         time_s_p05: l.time.p05.get(),
-        time_s_p95: l.time.p95.get(),
+        time_s_p95: within(l.time, p).p95.get(),
         power_w: l.power.get(),
         energy_j: l.energy.get(),
         bound_s: l.bound.get(),
@@ -395,7 +396,7 @@ pub(crate) fn group_table(p: &NetworkPrediction) -> (Table, usize) {
             g.count.to_string(),
             with_unit(g.time.value.get(), "s"),
             format!("{:.1} %", 100.0 * (g.time.value / p.time.value)),
-            format!("{} to {}", with_unit(g.time.p05.get(), "s"), with_unit(g.time.p95.get(), "s")),
+            interval_of(within(g.time, p)),
             with_unit(g.power().get(), "W"),
             with_unit(g.energy.get(), "J"),
             significant(g.ops.to_f64() / 1e9, 3),
@@ -408,6 +409,15 @@ pub(crate) fn group_table(p: &NetworkPrediction) -> (Table, usize) {
         table.row(cells);
     }
     (table, groups.len().saturating_sub(COSTLIEST))
+}
+
+/// Time of a part: no upper end beyond the whole's, since it takes no longer than the whole.
+fn within(part: Estimate<Seconds>, whole: &NetworkPrediction) -> Estimate<Seconds> {
+    Estimate { p95: part.p95.min(whole.time.p95).max(part.value), ..part }
+}
+
+fn interval_of(time: Estimate<Seconds>) -> String {
+    format!("{} to {}", with_unit(time.p05.get(), "s"), with_unit(time.p95.get(), "s"))
 }
 
 /// The share of a group's time from which on its lying outside of what was measured is told.
@@ -443,7 +453,7 @@ pub(crate) fn layer_table(p: &NetworkPrediction) -> Table {
         cells.extend([
             with_unit(l.time.value.get(), "s"),
             format!("{:.1} %", 100.0 * (l.time.value / p.time.value)),
-            format!("{} to {}", with_unit(l.time.p05.get(), "s"), with_unit(l.time.p95.get(), "s")),
+            interval_of(within(l.time, p)),
             with_unit(l.power.get(), "W"),
             with_unit(l.energy.get(), "J"),
             significant(l.ops.to_f64() / 1e9, 3),

@@ -48,8 +48,10 @@ pub(crate) fn toml_message_at(message: &str, place: usize, text: &str) -> String
 /// What is wrong, without where: one short line, however long the words of the file are.
 pub fn toml_message(message: &str) -> String {
     let message = message.replace('\n', ", ");
-    if let Some((before, _)) = message.rsplit_once("expected struct ") {
-        return in_short(&format!("{before}expected a table"));
+    for (kind, words) in [("struct", "a table"), ("enum", "one of its words")] {
+        if let Some((before, _)) = message.rsplit_once(&format!("expected {kind} ")) {
+            return in_short(&format!("{before}expected {words}"));
+        }
     }
     let known = TYPES.iter().find_map(|(name, words)| Some((message.strip_suffix(name)?, words)));
     match known.filter(|(before, _)| before.ends_with("expected ")) {
@@ -60,9 +62,9 @@ pub fn toml_message(message: &str) -> String {
 
 /// What serde says that it expected, and what that is to who writes the file.
 const TYPES: [(&str, &str); 8] = [
-    ("u64", "a whole number"),
-    ("u32", "a whole number"),
-    ("usize", "a whole number"),
+    ("u64", "a whole number of at least 0"),
+    ("u32", "a whole number of at least 0"),
+    ("usize", "a whole number of at least 0"),
     ("i64", "a whole number"),
     ("f64", "a number"),
     ("a sequence", "a list"),
@@ -281,9 +283,10 @@ mod tests {
     fn what_was_expected_is_said_in_words() {
         let told = |expected| toml_message(&format!("invalid type: string \"x\", expected {expected}"));
         for (expected, words) in [
-            ("u64", "a whole number"),
+            ("u64", "a whole number of at least 0"),
             ("f64", "a number"),
             ("struct Toy", "a table"),
+            ("enum Toy", "one of its words"),
             ("a map", "a table"),
             ("one of `u64", "one of `u64"),
         ] {

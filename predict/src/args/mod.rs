@@ -45,7 +45,7 @@ const EXAMPLES: &str = "Examples:
   predict --net my_net.toml --gpu my_gpu.toml --batch 8 --format json
   predict --net inception_v3 --gpu p100 --batch 8 --input image=3x320x320
   predict --net resnet50 --gpu v100 --batch 64 --power-cap 200    also --clock, --mem-clock
-  predict --net resnet50 --gpu h200 --framework pytorch --host host.toml    as fast as a machine's host (`calibrate host`)
+  predict --net resnet50 --gpu h200 --batch 1 --framework pytorch --host host.toml    as fast as a machine's host (`calibrate host`)
   predict --net gpt2 --gpu h200 --batch 8 --sequence 512 --generate 128
   predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
   predict optimize --net llama3_8b --gpu h100 --prompt 1024 --answer 256 --tpot 50ms    as serve --over … --objective energy

@@ -5,8 +5,8 @@ use super::shared::{
     ReadingArgs, SequenceArgs, SharingArgs, TRAINING,
 };
 use super::values::{
-    Axis, Sizes, parse_caps, parse_clocks, parse_joules, parse_mode, parse_ms, parse_positive, parse_precision,
-    parse_price, parse_size, parse_sizes, parse_watts, settings, sizes,
+    Axis, Sizes, parse_caps, parse_clocks, parse_joules, parse_mode, parse_ms, parse_name, parse_positive,
+    parse_precision, parse_price, parse_size, parse_sizes, parse_watts, settings, sizes,
 };
 use crate::ask::Question;
 use crate::failure::Failure;
@@ -25,12 +25,12 @@ use std::path::PathBuf;
 #[derive(Args)]
 struct ManyArgs {
     /// Networks or network files, separated by commas, or all
-    #[arg(long, visible_alias = "model", value_name = "NAMES", value_delimiter = ',', required = true, help_heading = MODEL)]
+    #[arg(long, visible_alias = "model", value_name = "NAMES", value_delimiter = ',', value_parser = parse_name, required = true, help_heading = MODEL)]
     net: Vec<String>,
     #[command(flatten)]
     reading: ReadingArgs,
     /// GPUs or device files, separated by commas, or all
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true, help_heading = HARDWARE)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse_name, required = true, help_heading = HARDWARE)]
     gpu: Vec<String>,
     #[command(flatten)]
     framework: FrameworkArgs,

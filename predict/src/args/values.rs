@@ -58,8 +58,13 @@ pub fn parse_cache(text: &str) -> Result<Kept, String> {
     named(text, Kept::ALL, Kept::name)
 }
 
+/// A name of a list: blanks after commas are none of it.
+pub fn parse_name(text: &str) -> Result<String, std::convert::Infallible> {
+    Ok(text.trim().to_string())
+}
+
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    match text.parse::<u64>() {
+    match text.trim().parse::<u64>() {
         Ok(n) if (1..=MAX_DIMENSION).contains(&n) => Ok(n),
         _ => Err(format!("must be a whole number from 1 to {MAX_DIMENSION}")),
     }
@@ -165,7 +170,7 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
 
 pub fn parse_precision(text: &str) -> Result<Precision, String> {
     // As frameworks call them.
-    let name = match &text.to_ascii_lowercase()[..] {
+    let name = match &text.trim().to_ascii_lowercase()[..] {
         "float32" | "float" => "fp32".into(),
         "float16" | "half" => "fp16".into(),
         "bfloat16" => "bf16".into(),
@@ -175,7 +180,7 @@ pub fn parse_precision(text: &str) -> Result<Precision, String> {
 }
 
 pub fn parse_mode(text: &str) -> Result<Mode, String> {
-    let name = match &text.to_ascii_lowercase()[..] {
+    let name = match &text.trim().to_ascii_lowercase()[..] {
         "train" => "training".into(),
         "infer" | "eval" => "inference".into(),
         other => other.to_string(),
