@@ -129,6 +129,8 @@ def main():
         times = us / times_us["shapes-v100"]
         print(f"| operations alone, by FlopCounterMode of PyTorch {version} on `meta` | - | - | {us:.3g}, {times:.0f} times \"shapes known\" |")
     print("\n| process | CPU ms | peak MiB |\n| --- | ---: | ---: |")
+    cpu, memory = least(["/bin/true"], 30)
+    print(f"| `true`, which does nothing | {cpu * 1e3:.3g} | {memory:.0f} |")
     for command, times in [
         ("--version", 30),
         ("--net resnet50 --gpu v100 --batch 64", 30),
