@@ -668,3 +668,19 @@ fn no_part_ends_beyond_the_whole() {
     let end = whole.split(" to ").nth(1).and_then(|rest| rest.split(')').next()).expect("an interval");
     assert!(norms.contains(&format!(" to {end}")), "{whole}\n{norms}");
 }
+
+/// Options of a command are described once it is typed; what it is for is said before, and stays.
+#[test]
+fn commands_say_the_same_of_themselves_in_both_helps() {
+    let all = stdout(&run(&["--help"]));
+    for (command, option) in
+        [("convert", "--to"), ("sweep", "--shard"), ("serve", "--rate"), ("plan", "--new"), ("list", "WHAT")]
+    {
+        let listed = all.lines().find_map(|line| line.trim_start().strip_prefix(command)?.strip_prefix(' '));
+        let own = stdout(&run(&[command, "--help"]));
+        let first: String =
+            own.lines().next().expect("a line").split_whitespace().take(4).collect::<Vec<_>>().join(" ");
+        assert!(listed.is_some_and(|about| about.trim_start().starts_with(&first)), "{command}: {listed:?} {first}");
+        assert!(own.to_uppercase().contains(&option.to_uppercase()), "{command}: {own}");
+    }
+}

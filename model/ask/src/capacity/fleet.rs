@@ -410,7 +410,7 @@ pub(super) mod testing {
         Estimate { value, p05: 0.8 * value, p95: 1.25 * value }
     }
 
-    fn service(batch: u64, ms: f64, joules: f64) -> Service {
+    pub fn service(batch: u64, ms: f64, joules: f64) -> Service {
         let (t, e) = (around(ms), around(joules));
         Service {
             batch,
@@ -459,8 +459,25 @@ pub(super) mod testing {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{board, load};
+    use super::testing::{self, board, load};
     use super::*;
+
+    /// Larger batches take fewer joules for a request; the largest takes too long.
+    #[test]
+    fn each_part_of_a_day_takes_the_batch_that_draws_least_in_time() {
+        let batches = [(1, 10.0, 2.0), (8, 30.0, 8.0), (4, 20.0, 6.0), (64, 900.0, 16.0)];
+        let services = batches.map(|(batch, ms, joules)| testing::service(batch, ms, joules));
+        let target = Target { quantile: 0.95, latency: Seconds::from_ms(200.0) };
+        let services = gathered(&services, target.quantile);
+        let at = |rate: f64| best_at(&services, rate, 40, (&target, 1.0), Watts::new(50.0)).expect("in time");
+        let (pool, power) = at(600.0);
+        assert_eq!(pool.map(|p| (p.batch, p.power)), Some((8, power)));
+        // When little comes, a batch takes longer to gather than a request may take.
+        assert_eq!(at(5.0).0.map(|p| p.batch), Some(1));
+        assert_eq!(at(0.0), (None, Watts::new(2000.0)));
+        let hopeless = Target { latency: Seconds::from_ms(5.0), ..target };
+        assert_eq!(best_at(&services, 600.0, 40, (&hopeless, 1.0), Watts::new(50.0)), None);
+    }
 
     #[test]
     fn a_fleet_by_hand() {

@@ -443,3 +443,46 @@ pub fn plan(
     let launch = request.runner.launch.unwrap_or_else(|| framework.usual_launch());
     Ok(Plan { file, launch, candidates, winner, command: made_by, figures: None })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use joulecast_model::base::precision::Precision;
+    use joulecast_model::catalog;
+    use joulecast_model::step::predict::Predictor;
+
+    #[test]
+    fn steps_end_where_memory_does_by_a_step_over_batches_and_one_by_one() {
+        let framework = catalog::framework("cudnn").expect("shipped");
+        let predictor = Predictor::shipped(catalog::gpu("p4").expect("shipped"), framework);
+        let network = catalog::network("vgg16").expect("shipped");
+        let single = predictor.shape(&network, 1, Precision::Fp32, &[]).expect("shaped");
+        let batches = batches(1024);
+        let over = predictor.over_batches(&single, Mode::Inference).expect("predicts").expect("the same kernels");
+        let shaped: Vec<_> = batches.iter().map(|batch| single.with_batch(*batch).expect("shaped")).collect();
+        let alone: Vec<_> = shaped.iter().map(|s| predictor.step(s, Mode::Inference).expect("predicts")).collect();
+        let of =
+            |over, alone, most: usize| Steps::of((over, alone), &alone_first(&single, &predictor), &batches[..most]);
+        let [by_over, one_by_one] = [of(Some(&over), &[], batches.len()), of(None, &alone[..], batches.len())]
+            .map(|steps| steps.expect("predicts"));
+        let times = |steps: &Steps<'_, '_>| -> Vec<(u64, f64)> {
+            let time = |(batch, prepared): &(u64, Prepared<'_, '_>)| {
+                (*batch, prepared.at(OperatingPoint::default()).expect("predicts").time.value.get())
+            };
+            steps.prepared.iter().map(time).collect()
+        };
+        let (found, plain) = (times(&by_over), times(&one_by_one));
+        assert!(found.len() > 20 && found.len() < batches.len(), "{found:?}");
+        assert_eq!(found.len(), plain.len());
+        for ((batch, time), (plain_batch, plain)) in found.iter().zip(&plain) {
+            assert!(batch == plain_batch && (time / plain - 1.0).abs() < 1e-9, "{batch}: {time} {plain}");
+        }
+        assert!(!by_over.more_fit && !one_by_one.more_fit && by_over.needed.is_none());
+        assert_eq!(by_over.first, one_by_one.first);
+        assert!(of(Some(&over), &[], 3).expect("predicts").more_fit);
+    }
+
+    fn alone_first<'a>(single: &'a ShapedNetwork, predictor: &'a Predictor) -> Step<'a> {
+        predictor.step(single, Mode::Inference).expect("predicts")
+    }
+}
