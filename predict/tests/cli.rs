@@ -684,3 +684,22 @@ fn commands_say_the_same_of_themselves_in_both_helps() {
         assert!(own.to_uppercase().contains(&option.to_uppercase()), "{command}: {own}");
     }
 }
+
+#[test]
+fn what_is_converted_into_is_as_the_name_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let into = |name: &str, to: &[&str]| {
+        let file = folder.path().join(name);
+        let output = run(&[&["convert", "lenet5", "--output", file.to_str().expect("a path")], to].concat());
+        (output.status.code(), std::fs::read(&file).unwrap_or_default())
+    };
+    let toml = |bytes: &[u8]| bytes.starts_with(b"schema") || String::from_utf8_lossy(bytes).contains("schema = ");
+    let (status, bytes) = into("net.onnx", &[]);
+    assert!(status == Some(0) && !toml(&bytes) && !bytes.is_empty());
+    for (name, to) in [("net.toml", &[][..]), ("net", &[]), ("net.txt", &["--to", "toml"])] {
+        let (status, bytes) = into(name, to);
+        assert!(status == Some(0) && toml(&bytes), "{name}");
+    }
+    assert_eq!(into("other.onnx", &["--to", "toml"]), (Some(2), Vec::new()));
+    assert_eq!(into("other.toml", &["--to", "onnx"]), (Some(2), Vec::new()));
+}

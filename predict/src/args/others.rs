@@ -2,6 +2,7 @@
 
 use super::shared::{LibraryArgs, NetArgs, OutputArgs, ReadingArgs, SequenceArgs};
 use super::values::{parse_precision, parse_size};
+use crate::failure::Failure;
 use crate::request::{Reading, Runner};
 use clap::{Args, ValueEnum};
 use joulecast_model::base::precision::Precision;
@@ -53,9 +54,9 @@ pub struct ConvertArgs {
     /// A network of the zoo, or a file: .toml, .onnx or Caffe's .prototxt
     #[arg(value_name = "NAME|FILE")]
     pub net: String,
-    /// The format to write
-    #[arg(long, value_enum, default_value_t = Target::Toml)]
-    pub to: Target,
+    /// The format to write (default: as the output's name ends, else toml)
+    #[arg(long, value_enum)]
+    to: Option<Target>,
     #[command(flatten)]
     reading: ReadingArgs,
     #[command(flatten)]
@@ -65,6 +66,25 @@ pub struct ConvertArgs {
 }
 
 impl ConvertArgs {
+    /// The format to write.
+    ///
+    /// # Errors
+    /// When the output's name says another than the option.
+    pub fn target(&self) -> Result<Target, Failure> {
+        let file = self.output.file();
+        let named = match file.and_then(|file| file.extension()?.to_str()) {
+            Some("onnx") => Some(Target::Onnx),
+            Some("toml") => Some(Target::Toml),
+            _ => None,
+        };
+        match (self.to, named) {
+            (Some(to), Some(named)) if to != named => {
+                Err(Failure::usage("--to asks for one format, the output's name for another"))
+            }
+            (to, named) => Ok(to.or(named).unwrap_or(Target::Toml)),
+        }
+    }
+
     pub fn reading(&self) -> Reading {
         self.reading.reading(self.sequence.sequence)
     }

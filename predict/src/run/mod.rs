@@ -246,7 +246,7 @@ fn describe(session: &Session, args: &DescribeArgs) -> Result<(), Failure> {
 fn convert(session: &Session, args: &ConvertArgs) -> Result<(), Failure> {
     args.output.check([])?;
     let reading = args.reading();
-    if args.to == Target::Toml {
+    if args.target()? == Target::Toml {
         return args.output.emit_bytes(ask::to_toml(session, &args.net, &reading)?.as_bytes());
     }
     if args.output.file().is_none() && std::io::stdout().is_terminal() {
