@@ -166,18 +166,13 @@ impl<'a> StepOverBatches<'a> {
         batches: &[u64],
         mut of: impl FnMut(usize, &Prepared<'_, 'a>) -> R,
     ) -> Result<Vec<R>, PredictError> {
-        let mut results = Vec::with_capacity(batches.len());
-        let mut desk = self.desks().pop().unwrap_or_else(|| self.new_desk());
-        for batches in batches.chunks(LANES) {
-            self.make_kernels(batches, &mut desk)?;
-            for (&batch, kernels) in batches.iter().zip(&mut desk.kernels) {
-                let prepared = self.prepared_of(batch, std::mem::take(kernels))?;
-                results.push(of(results.len(), &prepared));
-                *kernels = prepared.into_kernels();
-            }
-        }
-        self.desks().push(desk);
-        Ok(results)
+        let mut place = 0..;
+        self.kernels_of_each(batches, |batch, kernels| {
+            let prepared = self.prepared_of(batch, std::mem::take(kernels))?;
+            let result = of(place.next().unwrap_or_default(), &prepared);
+            *kernels = prepared.into_kernels();
+            Ok(result)
+        })
     }
 
     /// The step at each of these batches, as [`Self::each`] tells them, to be kept.
@@ -185,16 +180,25 @@ impl<'a> StepOverBatches<'a> {
     /// # Errors
     /// As [`Step::new`].
     pub fn all(&self, batches: &[u64]) -> Result<Vec<Prepared<'_, 'a>>, PredictError> {
-        let mut all = Vec::with_capacity(batches.len());
+        self.kernels_of_each(batches, |batch, kernels| self.prepared_of(batch, std::mem::take(kernels)))
+    }
+
+    /// What a function makes of each batch's kernels, which it may leave for those of further batches.
+    fn kernels_of_each<R>(
+        &self,
+        batches: &[u64],
+        mut of: impl FnMut(u64, &mut Vec<Kernel<'a>>) -> Result<R, PredictError>,
+    ) -> Result<Vec<R>, PredictError> {
+        let mut results = Vec::with_capacity(batches.len());
         let mut desk = self.desks().pop().unwrap_or_else(|| self.new_desk());
         for batches in batches.chunks(LANES) {
             self.make_kernels(batches, &mut desk)?;
-            for (&batch, kernels) in batches.iter().zip(&desk.kernels) {
-                all.push(self.prepared_of(batch, kernels.clone())?);
+            for (&batch, kernels) in batches.iter().zip(&mut desk.kernels) {
+                results.push(of(batch, kernels)?);
             }
         }
         self.desks().push(desk);
-        Ok(all)
+        Ok(results)
     }
 
     fn prepared_of(&self, batch: u64, kernels: Vec<Kernel<'a>>) -> Result<Prepared<'_, 'a>, PredictError> {
