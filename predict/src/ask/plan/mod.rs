@@ -104,13 +104,9 @@ struct Steps<'s, 'a> {
 }
 
 impl<'s, 'a> Steps<'s, 'a> {
-    /// A network's at these batches: of its step over batches or, where it has none, of the steps at each that was made. `first`:
-    /// at the first of them.
-    fn of(
-        (over, alone): (Option<&'s StepOverBatches<'a>>, &'s [Step<'a>]),
-        first: &Step<'_>,
-        batches: &[u64],
-    ) -> Result<Self, Failure> {
+    /// A network's at these batches: of its step over batches, beside which the step at the first is, or of the steps at each
+    /// that was made.
+    fn of(over: Option<&'s StepOverBatches<'a>>, alone: &'s [Step<'a>], batches: &[u64]) -> Result<Self, Failure> {
         let all = match over {
             Some(over) => over.all(batches)?,
             None => alone.iter().map(Step::prepare).collect(),
@@ -118,8 +114,8 @@ impl<'s, 'a> Steps<'s, 'a> {
         let all = batches.iter().copied().zip(all);
         let (prepared, larger): (Vec<_>, Vec<_>) = all.partition(|(_, prepared)| prepared.fits_in_memory);
         let needed = larger.first().filter(|_| prepared.is_empty()).map(|(_, prepared)| prepared.memory.total());
-        let first = if needed.is_none() { Some(first.at(OperatingPoint::default())?) } else { None };
-        Ok(Self { more_fit: larger.is_empty(), prepared, first, needed })
+        let first = alone.first().filter(|_| needed.is_none()).map(|step| step.at(OperatingPoint::default()));
+        Ok(Self { more_fit: larger.is_empty(), prepared, first: first.transpose()?, needed })
     }
 }
 
@@ -155,16 +151,14 @@ fn with_steps<T>(
         Ok(list)
     };
     let shaped = networks.iter().zip(&singles).zip(&over).map(|((source, single), over)| match over {
-        Some(_) => Ok(Vec::new()),
+        Some(_) => Ok(vec![single.clone()]),
         None => shapes(source, single),
     });
     let shaped = shaped.collect::<Result<Vec<Vec<ShapedNetwork>>, Failure>>()?;
     let step = |shaped| predictor.step(shaped, mode);
-    let firsts = singles.iter().map(step).collect::<Result<Vec<Step<'_>>, _>>()?;
     let alone = shaped.iter().map(|list| list.iter().map(step).collect::<Result<Vec<_>, _>>());
     let alone = alone.collect::<Result<Vec<Vec<Step<'_>>>, _>>()?;
-    let steps = over.iter().zip(&alone).zip(&firsts);
-    let steps = steps.map(|((over, alone), first)| Steps::of((over.as_ref(), alone), first, &batches));
+    let steps = over.iter().zip(&alone).map(|(over, alone)| Steps::of(over.as_ref(), alone, &batches));
     let steps = steps.collect::<Result<Vec<_>, Failure>>()?;
     then(&steps)
 }
@@ -461,9 +455,8 @@ mod tests {
         let over = predictor.over_batches(&single, Mode::Inference).expect("predicts").expect("the same kernels");
         let shaped: Vec<_> = batches.iter().map(|batch| single.with_batch(*batch).expect("shaped")).collect();
         let alone: Vec<_> = shaped.iter().map(|s| predictor.step(s, Mode::Inference).expect("predicts")).collect();
-        let of =
-            |over, alone, most: usize| Steps::of((over, alone), &alone_first(&single, &predictor), &batches[..most]);
-        let [by_over, one_by_one] = [of(Some(&over), &[], batches.len()), of(None, &alone[..], batches.len())]
+        let of = |over, alone, most: usize| Steps::of(over, alone, &batches[..most]);
+        let [by_over, one_by_one] = [of(Some(&over), &alone[..1], batches.len()), of(None, &alone[..], batches.len())]
             .map(|steps| steps.expect("predicts"));
         let times = |steps: &Steps<'_, '_>| -> Vec<(u64, f64)> {
             let time = |(batch, prepared): &(u64, Prepared<'_, '_>)| {
@@ -479,10 +472,6 @@ mod tests {
         }
         assert!(!by_over.more_fit && !one_by_one.more_fit && by_over.needed.is_none());
         assert_eq!(by_over.first, one_by_one.first);
-        assert!(of(Some(&over), &[], 3).expect("predicts").more_fit);
-    }
-
-    fn alone_first<'a>(single: &'a ShapedNetwork, predictor: &'a Predictor) -> Step<'a> {
-        predictor.step(single, Mode::Inference).expect("predicts")
+        assert!(of(Some(&over), &alone[..1], 3).expect("predicts").more_fit);
     }
 }
