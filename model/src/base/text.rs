@@ -48,29 +48,27 @@ pub(crate) fn toml_message_at(message: &str, place: usize, text: &str) -> String
 /// What is wrong, without where: one short line, however long the words of the file are.
 pub fn toml_message(message: &str) -> String {
     let message = message.replace('\n', ", ");
-    for (kind, words) in [("struct", "a table"), ("enum", "one of its words")] {
-        if let Some((before, _)) = message.rsplit_once(&format!("expected {kind} ")) {
-            return in_short(&format!("{before}expected {words}"));
-        }
-    }
-    let known = TYPES.iter().find_map(|(name, words)| Some((message.strip_suffix(name)?, words)));
-    match known.filter(|(before, _)| before.ends_with("expected ")) {
-        Some((before, words)) => in_short(&format!("{before}{words}")),
+    let in_words = message.rsplit_once("expected ").and_then(|(before, what)| Some((before, expected(what)?)));
+    match in_words {
+        Some((before, words)) => in_short(&format!("{before}expected {words}")),
         None => in_short(&message),
     }
 }
 
-/// What serde says that it expected, and what that is to who writes the file.
-const TYPES: [(&str, &str); 8] = [
-    ("u64", "a whole number of at least 0"),
-    ("u32", "a whole number of at least 0"),
-    ("usize", "a whole number of at least 0"),
-    ("i64", "a whole number"),
-    ("f64", "a number"),
-    ("a sequence", "a list"),
-    ("a map", "a table"),
-    ("a boolean", "true or false"),
-];
+/// What serde says that it expected, as who writes the file would; `None` of what is in words already.
+fn expected(what: &str) -> Option<&'static str> {
+    Some(match what {
+        "u64" | "u32" | "usize" => "a whole number of at least 0",
+        "i64" => "a whole number",
+        "f64" => "a number",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        "a boolean" => "true or false",
+        _ if what.starts_with("struct ") => "a table",
+        _ if what.starts_with("enum ") => "one of its words",
+        _ => return None,
+    })
+}
 
 /// A message that quotes a file, in one short line.
 pub fn in_short(message: &str) -> String {
