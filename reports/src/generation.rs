@@ -6,7 +6,7 @@ use crate::layout;
 use crate::markup::markdown_text;
 use crate::page;
 use crate::prediction::{Asked, Shown, data, heading, layers_and_notes, layers_and_notes_in_markdown, provenance};
-use crate::table::{Table, significant, with_unit};
+use crate::table::{Table, interval, significant, with_unit};
 use crate::verdict::Verdict;
 use joulecast_model::base::units::Seconds;
 use joulecast_model::device::gpu::Gpu;
@@ -54,7 +54,7 @@ pub(crate) fn parts(g: &Generation) -> Table {
             name.into(),
             steps.to_string(),
             with_unit(p.time.value.get(), "s"),
-            format!("{} to {}", with_unit(p.time.p05.get(), "s"), with_unit(p.time.p95.get(), "s")),
+            interval(p.time.p05.get(), p.time.p95.get(), "s"),
             with_unit(p.power.value.get(), "W"),
             with_unit(p.energy.value.get(), "J"),
             with_unit(p.time.value.get() / steps as f64, "s"),

@@ -4,7 +4,7 @@ use crate::export::{self, ExportError, Format};
 use crate::layout;
 use crate::markup::markdown_text;
 use crate::record::{self, Figures};
-use crate::table::{Table, significant, thousands, with_unit};
+use crate::table::{Table, interval, significant, thousands, with_unit};
 use crate::verdict::{self, Verdict};
 use crate::warnings::words;
 use joulecast_model::base::units::Seconds;
@@ -240,7 +240,7 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
         written_bytes: l.written.get(),
         time_s: l.time.value.get(),
         time_s_p05: l.time.p05.get(),
-        time_s_p95: within(l.time, p).p95.get(),
+        time_s_p95: end_within(l.time, p).get(),
         power_w: l.power.get(),
         energy_j: l.energy.get(),
         bound_s: l.bound.get(),
@@ -344,11 +344,10 @@ const COSTLIEST: usize = 10;
 /// The totals as lines of label, value and interval.
 pub(crate) fn totals(p: &NetworkPrediction, gpu: &Gpu) -> Table {
     let mut table = Table::new(&["per step", "value", "90 % interval"], 3);
-    let range = |low: f64, high: f64, unit: &str| format!("{} to {}", with_unit(low, unit), with_unit(high, unit));
     let mut row = |label: &str, value: String, interval: String| table.row(vec![label.into(), value, interval]);
-    row("time", with_unit(p.time.value.get(), "s"), range(p.time.p05.get(), p.time.p95.get(), "s"));
-    row("power", with_unit(p.power.value.get(), "W"), range(p.power.p05.get(), p.power.p95.get(), "W"));
-    row("energy", with_unit(p.energy.value.get(), "J"), range(p.energy.p05.get(), p.energy.p95.get(), "J"));
+    row("time", with_unit(p.time.value.get(), "s"), interval(p.time.p05.get(), p.time.p95.get(), "s"));
+    row("power", with_unit(p.power.value.get(), "W"), interval(p.power.p05.get(), p.power.p95.get(), "W"));
+    row("energy", with_unit(p.energy.value.get(), "J"), interval(p.energy.p05.get(), p.energy.p95.get(), "J"));
     row("EDP", with_unit(p.edp().get(), "J s"), String::new());
     row("throughput", format!("{} samples/s", significant(p.samples_per_second(), 3)), String::new());
     if let Some(fed) = p.fed {
@@ -396,7 +395,7 @@ pub(crate) fn group_table(p: &NetworkPrediction) -> (Table, usize) {
             g.count.to_string(),
             with_unit(g.time.value.get(), "s"),
             format!("{:.1} %", 100.0 * (g.time.value / p.time.value)),
-            interval_of(within(g.time, p)),
+            interval(g.time.p05.get(), end_within(g.time, p).get(), "s"),
             with_unit(g.power().get(), "W"),
             with_unit(g.energy.get(), "J"),
             significant(g.ops.to_f64() / 1e9, 3),
@@ -411,13 +410,9 @@ pub(crate) fn group_table(p: &NetworkPrediction) -> (Table, usize) {
     (table, groups.len().saturating_sub(COSTLIEST))
 }
 
-/// Time of a part: no upper end beyond the whole's, since it takes no longer than the whole.
-fn within(part: Estimate<Seconds>, whole: &NetworkPrediction) -> Estimate<Seconds> {
-    Estimate { p95: part.p95.min(whole.time.p95).max(part.value), ..part }
-}
-
-fn interval_of(time: Estimate<Seconds>) -> String {
-    format!("{} to {}", with_unit(time.p05.get(), "s"), with_unit(time.p95.get(), "s"))
+/// The upper end of a part's time: not beyond the whole's, since it takes no longer than the whole.
+fn end_within(part: Estimate<Seconds>, whole: &NetworkPrediction) -> Seconds {
+    part.p95.min(whole.time.p95).max(part.value)
 }
 
 /// The share of a group's time from which on its lying outside of what was measured is told.
@@ -453,7 +448,7 @@ pub(crate) fn layer_table(p: &NetworkPrediction) -> Table {
         cells.extend([
             with_unit(l.time.value.get(), "s"),
             format!("{:.1} %", 100.0 * (l.time.value / p.time.value)),
-            interval_of(within(l.time, p)),
+            interval(l.time.p05.get(), end_within(l.time, p).get(), "s"),
             with_unit(l.power.get(), "W"),
             with_unit(l.energy.get(), "J"),
             significant(l.ops.to_f64() / 1e9, 3),

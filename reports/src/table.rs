@@ -234,6 +234,11 @@ pub fn with_unit(value: f64, unit: &str) -> String {
     format!("{} {prefix}{unit}", significant(rounded / factor, 3))
 }
 
+/// Both ends of an interval with their units: `12.3 ms to 1.05 s`.
+pub fn interval(low: f64, high: f64, unit: &str) -> String {
+    format!("{} to {}", with_unit(low, unit), with_unit(high, unit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

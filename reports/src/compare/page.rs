@@ -5,7 +5,7 @@ use crate::document::{Block, Document};
 use crate::export::ExportError;
 use crate::figure::FigureError;
 use crate::markup::{capital, markdown_text};
-use crate::table::{Table, significant, with_unit};
+use crate::table::{Table, interval, significant, with_unit};
 use crate::verdict::Statement;
 use joulecast_ask::budget::{Bound, Budget};
 use joulecast_ask::comparison::{Best, Entry, Largest, Measure, best, cheapest, most_accurate, no_choice};
@@ -47,7 +47,7 @@ fn table(c: &Comparison, entries: &[&Entry], stopped: Option<&[Bound]>) -> Table
             e.gpu.to_string(),
             batch,
             with_unit(p.time.value.get(), "s"),
-            format!("{} to {}", with_unit(p.time.p05.get(), "s"), with_unit(p.time.p95.get(), "s")),
+            interval(p.time.p05.get(), p.time.p95.get(), "s"),
             significant(p.samples_per_second(e.batch), 3),
             with_unit(p.power.value.get(), "W"),
             with_unit(p.energy_per_sample(e.batch).get(), "J"),
