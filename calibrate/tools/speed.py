@@ -74,18 +74,24 @@ def operation(name):
     return (best - least([STEPS, name, str(few)], 5)[0]) / (many - few) * 1e6
 
 
+def wall(command, times):
+    """Wall seconds of a process, the least of some."""
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        took.append(time.perf_counter() - began)
+    return min(took)
+
+
 def rows_a_second(arguments):
     """Rows of a sweep, and how many of them it made a second with its start, the best of three times."""
-    took = []
-    for _ in range(3):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "rows.csv")
-            began = time.perf_counter()
-            subprocess.run([PREDICT, "sweep", *arguments, "--output", path], check=True, capture_output=True)
-            took.append(time.perf_counter() - began)
-            with open(path, "rb") as file:
-                rows = sum(1 for _ in file) - 1
-    return rows, rows / min(took)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rows.csv")
+        seconds = wall([PREDICT, "sweep", *arguments, "--output", path, "--force"], 3)
+        with open(path, "rb") as file:
+            rows = sum(1 for _ in file) - 1
+    return rows, rows / seconds
 
 
 def large_plan(path):
@@ -99,21 +105,6 @@ def large_plan(path):
     candidates = [re.sub(r'gpu = ".*"', f'gpu = "{name}"', candidate, count=1) for name in BOARDS.split()]
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(rest + networks + candidates)
-
-
-def wall(command, times):
-    """Wall seconds of a process, the least of some."""
-    took = []
-    for _ in range(times):
-        began = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True)
-        took.append(time.perf_counter() - began)
-    return min(took)
-
-
-def installed(folder):
-    """A copy of the program, as an installed one is: of a file that a linker wrote pages are mapped in smaller pieces."""
-    return shutil.copy(PREDICT, folder)
 
 
 def main():
@@ -138,18 +129,18 @@ def main():
     print("\n| process | CPU ms | peak MiB |\n| --- | ---: | ---: |")
     cpu, memory = least(["/bin/true"], 30)
     print(f"| `true`, which does nothing | {cpu * 1e3:.3g} | {memory:.0f} |")
-    folder = tempfile.TemporaryDirectory()
-    program = installed(folder.name)
-    for command, times in [
-        ("--version", 30),
-        ("--net resnet50 --gpu v100 --batch 64", 30),
-        ("--net resnet50 --gpu h200 --precision fp16 --batch 64", 30),
-        ("plan data/capacity/tagging.toml", 5),
-        ("compare --net all --gpu all --batch 1", 3),
-    ]:
-        cpu, memory = least([program, *command.split()], times)
-        print(f"| `predict {command}` | {cpu * 1e3:.3g} | {memory:.0f} |")
     with tempfile.TemporaryDirectory() as folder:
+        # As an installed program is: of a file that a linker wrote pages are mapped in smaller pieces.
+        program = shutil.copy(PREDICT, folder)
+        for command, times in [
+            ("--version", 30),
+            ("--net resnet50 --gpu v100 --batch 64", 30),
+            ("--net resnet50 --gpu h200 --precision fp16 --batch 64", 30),
+            ("plan data/capacity/tagging.toml", 5),
+            ("compare --net all --gpu all --batch 1", 3),
+        ]:
+            cpu, memory = least([program, *command.split()], times)
+            print(f"| `predict {command}` | {cpu * 1e3:.3g} | {memory:.0f} |")
         path = os.path.join(folder, "plan.toml")
         large_plan(path)
         print(f"\nA plan of {len(NETWORKS.split())} networks and {len(BOARDS.split())} boards: {wall([PREDICT, 'plan', path], 3):.2f} s, as waited for.")

@@ -18,6 +18,7 @@ earlier rounds (--after) and those that tests/sealed.rs keeps are left out. The 
 activations are not drawn from; no prediction is asked for that.
 """
 import argparse
+import collections
 import hashlib
 import json
 import multiprocessing
@@ -46,12 +47,11 @@ BOARDS = ("h200", "h100")
 LAUNCHES = ("graph", "eager", "train", "graph", "eager", "train-graph")
 ROWS = 3
 # Of so many networks one row more, a step that two GPUs share; each takes such a batch.
-PAIRS, PAIR_BATCHES = 28, (32, 64, 128)
-INFERENCE_BATCHES, TRAINING_BATCHES = (1, 4, 16, 64, 256), (4, 16, 32, 64, 128)
-# Rounds from this one on are of batches between powers of two, which libraries may run by other kernels.
-BETWEEN = 27
-PAIR_BATCHES_BETWEEN = (24, 48, 96)
-INFERENCE_BATCHES_BETWEEN, TRAINING_BATCHES_BETWEEN = (3, 6, 12, 25, 40, 100, 200), (6, 12, 20, 48, 96)
+PAIRS = 28
+Batches = collections.namedtuple("Batches", "inference training pairs")
+POWERS_OF_TWO = Batches((1, 4, 16, 64, 256), (4, 16, 32, 64, 128), (32, 64, 128))
+# Rounds from this one on are of batches between these, which libraries may run by other kernels.
+BETWEEN_SINCE, BETWEEN = 27, Batches((3, 6, 12, 25, 40, 100, 200), (6, 12, 20, 48, 96), (24, 48, 96))
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 # A bound of a step's time and memory on the smaller board: rates in operations per second, bytes per second.
 RATES = {"fp32": 35e12, "tf32": 150e12, "fp16": 250e12, "bf16": 250e12}
@@ -283,16 +283,14 @@ def bound(fact, mode, precision, batch):
     return seconds, kept + fact["parameters"] * 24
 
 
-def candidates(fact, launch, between):
-    """Rows that may be drawn: mode, precision, batch, launch. `between`: of batches between powers of two."""
+def candidates(fact, launch, batches):
+    """Rows that may be drawn: mode, precision, batch, launch."""
     training = launch.startswith("train")
-    inference = INFERENCE_BATCHES_BETWEEN if between else INFERENCE_BATCHES
-    batches = (TRAINING_BATCHES_BETWEEN if between else TRAINING_BATCHES) if training else inference
     for precision in PRECISIONS:
         # A scaled loss cannot be captured.
         if launch == "train-graph" and precision == "fp16":
             continue
-        for batch in batches:
+        for batch in batches.training if training else batches.inference:
             mode = "train" if training else "infer"
             seconds, bytes_ = bound(fact, mode, precision, batch)
             if seconds < LONGEST and bytes_ < MOST:
@@ -309,7 +307,7 @@ def picked(seed, records, most):
     return {name: records[name] for name in (order[:most] if most else order)}
 
 
-def drawn(seed, records, between):
+def drawn(seed, records, batches):
     """Rows of every network: one of each kind of three that follow each other, from a place that the hash says, each the
     first by its hash that is unlike the network's others in precision and batch."""
     rows = {}
@@ -320,7 +318,7 @@ def drawn(seed, records, between):
             # While transformers captures a graph it hands attention a mask, with which other kernels run.
             if records[name]["library"] == "transformers":
                 launch = {"graph": "eager", "train-graph": "train"}.get(launch, launch)
-            free = [c for c in candidates(records[name], launch, between) if c not in own]
+            free = [c for c in candidates(records[name], launch, batches) if c not in own]
             alike = lambda c: sum((c[1] == o[1]) + (c[2] == o[2]) for o in own)  # noqa: E731
             if free:
                 own.append(min(free, key=lambda c: (alike(c), hashed(seed, name, *c))))
@@ -338,12 +336,11 @@ def listed(constant):
     return names
 
 
-def shared(seed, records, between):
+def shared(seed, records, batches):
     """A step that two GPUs share, of the first networks by their hash that have one."""
     rows = {}
     for name in sorted(records, key=lambda name: hashed(seed, "pair", name)):
-        of_two = PAIR_BATCHES_BETWEEN if between else PAIR_BATCHES
-        free = [c for c in candidates(records[name], "train", between) if c[2] in of_two]
+        free = [c for c in candidates(records[name], "train", batches) if c[2] in batches.pairs]
         if free and len(rows) < PAIRS:
             rows[name] = min(free, key=lambda c: hashed(seed, "pair", name, *c))
     return rows
@@ -361,8 +358,8 @@ def run_draw(args):
             earlier |= {member["name"] for member in tomllib.load(file)["network"]}
     read_ = picked(seed, {n: r for n, r in records.items() if "refused" not in r and n not in earlier}, args.networks)
     refused = {name: r for name, r in records.items() if "refused" in r}
-    between = args.round >= BETWEEN
-    rows, pairs = drawn(seed, read_, between), shared(seed, read_, between)
+    batches = BETWEEN if args.round >= BETWEEN_SINCE else POWERS_OF_TWO
+    rows, pairs = drawn(seed, read_, batches), shared(seed, read_, batches)
     nets = os.path.join(os.path.splitext(args.out)[0], "nets")
     os.makedirs(nets, exist_ok=True)
     for name in read_:
