@@ -107,6 +107,11 @@ fn form_of_file(words: &[std::ffi::OsString]) -> Vec<std::ffi::OsString> {
     ["--format", form].map(Into::into).to_vec()
 }
 
+/// What `predict` takes and `predict optimize` does not.
+#[cfg(feature = "program")]
+const OF_OTHERS: [&str; 8] =
+    ["--gpus", "--generate", "--layouts", "--layers", "--epochs", "--tensor-parallel", "--weights", "--cache"];
+
 /// What to type instead, for mistakes that newcomers make.
 #[cfg(feature = "program")]
 fn hint(error: &clap::Error, words: &[std::ffi::OsString]) -> Option<String> {
@@ -129,6 +134,10 @@ fn hint(error: &clap::Error, words: &[std::ffi::OsString]) -> Option<String> {
         (ErrorKind::UnknownArgument, Some(command @ ("describe" | "convert" | "optimize"))) if is_network(wrong) => {
             Some(format!("A network is named with --net: predict {command} --net {wrong}"))
         }
+        (ErrorKind::UnknownArgument, Some("optimize")) if OF_OTHERS.contains(&wrong) => Some(
+            "optimize is for one step of one GPU, or for a load: --prompt N --answer N with --tpot or --rate. predict --layouts lists layouts, predict serve --over layout --objective compares them under a load"
+                .into(),
+        ),
         (ErrorKind::UnknownArgument, Some("compare" | "sweep")) if !wrong.starts_with('-') => {
             Some(format!("Several are separated by commas, without blanks: --gpu t4,{wrong}"))
         }

@@ -112,7 +112,7 @@ pub fn optimize(words: &[String]) -> Result<(Request, Choice), Failure> {
     match parsed(Some("optimize"), words)?.command {
         Some(Command::Optimize(args)) => {
             args.check()?;
-            Ok((homeless(args.request()?), args.choice()))
+            Ok((homeless(args.request()), args.choice()))
         }
         _ => Err(unlike("optimize")),
     }

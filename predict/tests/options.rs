@@ -181,7 +181,7 @@ fn steps_are_shared_updated_and_fed_alike() {
     changes(&SHARED, USUAL, &["--gpus", "2"], &["--scaling", "weak"]);
     let training = Step { mode: "training", ..USUAL };
     changes(&SHARED, training, &["--gpus", "2"], &["--interconnect", "pcie3-host"]);
-    refuses(&["optimize"], USUAL, &["--gpus", "2"], "optimize is for one GPU");
+    refuses(&["optimize"], USUAL, &["--gpus", "2"], "optimize is for one step of one GPU");
     refuses(&["compare", "sweep"], USUAL, &["--gpus", "2xv100,2xt4"], "--gpus says how many of each");
     refuses(&["predict"], USUAL, &["--gpus", "2xv100,2xt4"], "leave --gpu out");
     refuses(&["predict", "compare"], USUAL, &["--gpus", "3"], "does not divide among 3 GPUs");
@@ -210,7 +210,7 @@ fn steps_are_shared_updated_and_fed_alike() {
     }
     let epochs = ["--epochs", "2", "--dataset-size", "100"];
     changes(&["predict"], training, &[], &epochs);
-    refuses(&["optimize"], training, &epochs, "optimize is for one step");
+    refuses(&["optimize"], training, &epochs, "optimize is for one step of one GPU");
     refuses(&["compare", "sweep"], training, &epochs, ABSENT);
 }
 

@@ -585,13 +585,13 @@ fn a_load_is_optimized() {
     assert!(table.contains("last token soonest: ") && table.contains("--max-num-batched-tokens 256"), "{table}");
     for (options, expected) in [
         (&["--generate", "8"][..], "--prompt N --answer N"),
-        (&["--tensor-parallel", "2"], "predict serve --over"),
+        (&["--tensor-parallel", "2"], "predict serve --over layout"),
         (&["--layouts"], "predict --layouts"),
     ] {
         let asked = ["optimize", "--net", "llama3_2_1b", "--gpu", "h100", "--batch", "1", "--precision", "bf16"];
         let output = program::predict().args(asked).args(options).output().expect("starts");
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && error.contains(expected) && error.lines().count() == 1, "{error}");
+        assert!(output.status.code() == Some(2) && error.contains(expected), "{error}");
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::document::{Block, Document as Page};
 use crate::export::{self, Export, ExportError, Format};
 use crate::markup::{capital, markdown_text};
-use crate::prediction::Shown;
 use crate::table::{Table, percent_more, significant, with_unit};
 use crate::warnings::words;
 use joulecast_ask::metric::Metric;
@@ -175,7 +174,13 @@ fn rows(found: &Found) -> Vec<Row<'_>> {
 
 /// One optimum, or several of as many networks.
 impl Export for [Found] {
-    const FORMS: &'static [(Format, &'static str)] = <Shown<'_>>::FORMS;
+    const FORMS: &'static [(Format, &'static str)] = &[
+        (Format::Table, "Aligned text"),
+        (Format::Json, "The stable document: optimum/1"),
+        (Format::Csv, "A header and a row per point"),
+        (Format::Markdown, "For a report"),
+        (Format::Html, "One file for a browser, with figures"),
+    ];
 
     fn export(&self, format: Format) -> Result<String, ExportError> {
         let texts = |markdown| self.iter().map(|f| text(f, markdown)).collect::<Vec<_>>().join("\n");

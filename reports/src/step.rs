@@ -7,8 +7,8 @@ use crate::prediction::{Shown, data, markdown, text};
 impl Export for Shown<'_> {
     const FORMS: &'static [(Format, &'static str)] = &[
         (Format::Table, "Aligned text"),
-        (Format::Json, "The stable document: prediction/1, of optimize optimum/1"),
-        (Format::Csv, "A header and a row, of optimize a row per point"),
+        (Format::Json, "The stable document: prediction/1"),
+        (Format::Csv, "A header and a row"),
         (Format::Markdown, "For a report"),
         (Format::Html, "One file for a browser, with figures"),
     ];

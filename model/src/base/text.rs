@@ -39,10 +39,20 @@ pub fn toml_error(error: &toml::de::Error, text: &str) -> String {
     }
 }
 
-/// What is wrong at a place of a text: the line, and a short line of words.
+/// What is wrong at a place of a text: the line, the key that stands there unless the words name it, and a short line of words.
 pub(crate) fn toml_message_at(message: &str, place: usize, text: &str) -> String {
-    let line = text.get(..place.min(text.len())).map_or(1, |head| head.matches('\n').count() + 1);
-    format!("line {line}: {}", toml_message(message))
+    let (head, tail) = text.split_at_checked(place).unwrap_or((text, ""));
+    let line = head.matches('\n').count() + 1;
+    let of_key = |c: char| c.is_alphanumeric() || "_-.\"".contains(c);
+    let is_key = message.starts_with("duplicate key");
+    let key = match head.trim_end_matches(' ').strip_suffix('=') {
+        _ if is_key => tail.split(|c| !of_key(c)).next(),
+        Some(before) => before.trim_end_matches(' ').rsplit(|c| !of_key(c)).next(),
+        None => None,
+    };
+    let key = key.filter(|key| !key.is_empty() && !message.contains(*key));
+    let named = key.map_or(String::new(), |key| format!("{key}: "));
+    format!("line {line}: {}", toml_message(&(named + message)))
 }
 
 /// What is wrong, without where: one short line, however long the words of the file are.
@@ -275,6 +285,19 @@ mod tests {
         assert_eq!(short.chars().count(), 300);
         assert!(short.starts_with("g.toml: line 4: \u{e9}") && short.ends_with("\u{e9}, expected u64"), "{short}");
         assert_eq!(shortened("short", 300), "short");
+    }
+
+    #[test]
+    fn the_key_is_named_unless_the_words_do() {
+        let text = "title = 5\nlayers = [{ name = \"a\", kind = 3 }, 4]\ntitle = 6\n";
+        let at = |what: &str, nth: usize| text.match_indices(what).nth(nth).expect("there").0;
+        let said = |message, place| toml_message_at(message, place, text);
+        assert_eq!(said("no string", at("5", 0)), "line 1: title: no string");
+        assert_eq!(said("no string", at("3", 0)), "line 2: kind: no string");
+        assert_eq!(said("no table", at("4", 0)), "line 2: no table");
+        assert_eq!(said("duplicate key", at("title", 1)), "line 3: title: duplicate key");
+        assert_eq!(said("unknown field `title`", at("6", 0)), "line 3: unknown field `title`");
+        assert_eq!(said("ends too soon", 1000), "line 4: ends too soon");
     }
 
     #[test]

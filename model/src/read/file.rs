@@ -145,7 +145,7 @@ fn read_inputs(
         .map(|(name, value)| {
             let fail = |why: String| NetworkError::Format(format!("input {}: {why}", shown(name)));
             let input: InputFile =
-                value.clone().try_into().map_err(|e: toml::de::Error| fail(toml_message(e.message())))?;
+                value.clone().try_into().map_err(|e: toml::de::Error| fail(toml_message(e.to_string().trim_end())))?;
             let dims = input
                 .shape
                 .iter()
@@ -187,7 +187,7 @@ fn read_derived(entries: Vec<Table>) -> Result<Vec<Derived>, NetworkError> {
         }
         let inputs = fields.remove("inputs").ok_or_else(|| at(&name, "needs inputs: the shapes that it reads"))?;
         let inputs: Vec<Shape> =
-            inputs.try_into().map_err(|e: toml::de::Error| at(&name, &toml_message(e.message())))?;
+            inputs.try_into().map_err(|e: toml::de::Error| at(&name, &toml_message(e.to_string().trim_end())))?;
         let wants_gradient = match fields.remove("wants_gradient") {
             None => true,
             Some(Value::Boolean(wants)) => wants,

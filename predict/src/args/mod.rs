@@ -66,7 +66,8 @@ pub fn command(called: &'static str) -> clap::Command {
     let here = |line: &&str| cfg!(feature = "papers") || !line.contains("predict papers ");
     let examples: Vec<&str> = EXAMPLES.lines().filter(here).collect();
     let command = Cli::command().name(called).after_help(as_called(&examples.join("\n"), called));
-    command.mut_subcommand("serve", |serve| serve.after_help(as_called(serve::EXAMPLES, called)))
+    let command = command.mut_subcommand("serve", |serve| serve.after_help(as_called(serve::EXAMPLES, called)));
+    command.mut_subcommand("optimize", |optimize| optimize.after_help(as_called(predict::OPTIMIZED, called)))
 }
 
 /// A text that names the program, where that is called otherwise.

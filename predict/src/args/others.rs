@@ -1,6 +1,6 @@
 //! Commands that predict nothing, papers and fleets.
 
-use super::shared::{LibraryArgs, NetArgs, OutputArgs, ReadingArgs, SequenceArgs};
+use super::shared::{LibraryArgs, MODEL, NetArgs, OUTPUT, OutputArgs, ReadingArgs, SequenceArgs};
 use super::values::{parse_precision, parse_size};
 use crate::failure::Failure;
 use crate::request::{Reading, Runner};
@@ -20,17 +20,17 @@ pub struct DescribeArgs {
     #[command(flatten)]
     sequence: SequenceArgs,
     /// Samples per step
-    #[arg(long, visible_alias = "batch-size", value_name = "N", default_value = "1", value_parser = parse_size, allow_negative_numbers = true)]
+    #[arg(long, visible_alias = "batch-size", value_name = "N", default_value = "1", value_parser = parse_size, allow_negative_numbers = true, help_heading = MODEL)]
     pub batch: u64,
     /// Storage width for the traffic: fp32, tf32, fp16, bf16, int8 or fp8
-    #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
+    #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision, help_heading = MODEL)]
     pub precision: Precision,
     /// Whose rules: ours (a multiply-accumulate is two operations) or those of castro2018 (one; always per sample, in
     /// four-byte words)
-    #[arg(long, value_enum, default_value_t = Counting::Own)]
+    #[arg(long, value_enum, default_value_t = Counting::Own, help_heading = OUTPUT)]
     pub counting: Counting,
     /// How to print
-    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Table>(), default_value_t = Format::Table)]
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Table>(), default_value_t = Format::Table, help_heading = OUTPUT)]
     pub format: Format,
 }
 
@@ -55,7 +55,7 @@ pub struct ConvertArgs {
     #[arg(value_name = "NAME|FILE")]
     pub net: String,
     /// The format to write (default: as the output's name ends, else toml)
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = OUTPUT)]
     to: Option<Target>,
     #[command(flatten)]
     reading: ReadingArgs,
@@ -114,10 +114,10 @@ pub struct PlanArgs {
     #[command(flatten)]
     library: LibraryArgs,
     /// How to print
-    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Plan>(), default_value_t = Format::Table)]
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Plan>(), default_value_t = Format::Table, help_heading = OUTPUT)]
     pub format: Format,
     /// Also write the figures there as SVG; Markdown links them
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     pub figures: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputArgs,

@@ -1,30 +1,34 @@
 //! `predict` itself, and `predict optimize`, which takes the same request.
 
 use super::shared::{
-    FrameworkArgs, GOAL, HARDWARE, LayoutArgs, MODEL, NetArgs, OUTPUT, OperatingArgs, OutputArgs, PrecisionArgs,
-    ReadingArgs, SequenceArgs, SharingArgs, TRAINING,
+    FeedingArgs, FrameworkArgs, GOAL, HARDWARE, LayoutArgs, MODEL, MixtureArgs, NetArgs, OUTPUT, OperatingArgs,
+    OutputArgs, PrecisionArgs, ReadingArgs, SequenceArgs, SharingArgs, TRAINING,
 };
 use super::values::{parse_count, parse_latency, parse_latency_ms, parse_percent, parse_positive, parse_size};
 use crate::failure::Failure;
-use crate::request::{Batch, Epochs, Reading, Request};
-use clap::{Args, ValueEnum};
+use crate::request::{Batch, Epochs, Request, Team};
+use clap::{ArgGroup, Args, ValueEnum};
 use joulecast_ask::metric::Metric;
 use joulecast_model::base::units::Seconds;
 use joulecast_reports::export::{Format, format_of};
+use joulecast_reports::optimum::Found;
 use joulecast_reports::prediction::Shown;
 use std::path::PathBuf;
 
+/// What help of `predict optimize` ends with.
+pub(super) const OPTIMIZED: &str = "--net takes several networks here, separated by commas.
+With --prompt and --answer, or --trace, it takes what predict serve takes (predict serve --help):
+  predict optimize --net llama3_8b --gpu h100 --prompt 1024 --answer 256 --tpot 50ms";
+
+/// A step that is asked for, as `predict` and `predict optimize` take it.
 #[derive(Args)]
-pub struct PredictArgs {
+pub struct StepArgs {
     #[command(flatten)]
     net: NetArgs,
     #[command(flatten)]
     reading: ReadingArgs,
     #[command(flatten)]
     sequence: SequenceArgs,
-    /// A GPU (`predict list gpus`) or a device file (data/gpus/README.md)
-    #[arg(long, value_name = "NAME|FILE", required_unless_present = "gpus", help_heading = HARDWARE)]
-    gpu: Option<String>,
     /// Samples per step; max: as many as fit in memory
     #[arg(long, visible_alias = "batch-size", value_name = "N|max", required = true, help_heading = MODEL, value_parser = str::parse::<Batch>, allow_negative_numbers = true)]
     batch: Option<Batch>,
@@ -34,6 +38,41 @@ pub struct PredictArgs {
     framework: FrameworkArgs,
     #[command(flatten)]
     pub operating: OperatingArgs,
+    #[command(flatten)]
+    feeding: FeedingArgs,
+    #[command(flatten)]
+    mixture: MixtureArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Fail (exit 1) where the step does not fit in memory
+    #[arg(long, help_heading = OUTPUT)]
+    require_fit: bool,
+}
+
+impl StepArgs {
+    /// What is meant, on a team.
+    fn request(&self, team: Team) -> Request {
+        let request = Request {
+            reading: self.mixture.fill(self.reading.reading(self.sequence.sequence)),
+            teams: vec![team],
+            batches: vec![self.batch.unwrap_or(Batch::Samples(1))],
+            runner: self.framework.runner(),
+            point: self.operating.point(),
+            require_fit: self.require_fit,
+            ..Request::new(self.net.net(), "")
+        };
+        self.precision.fill(self.feeding.fill(request))
+    }
+}
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("team").args(["gpu", "gpus"]).required(true).multiple(true))]
+pub struct PredictArgs {
+    #[command(flatten)]
+    step: StepArgs,
+    /// A GPU (`predict list gpus`) or a device file (data/gpus/README.md)
+    #[arg(long, value_name = "NAME|FILE", help_heading = HARDWARE)]
+    gpu: Option<String>,
     #[command(flatten)]
     sharing: SharingArgs,
     #[command(flatten)]
@@ -46,11 +85,6 @@ pub struct PredictArgs {
     /// How to print
     #[arg(long, value_name = "FORMAT", value_parser = format_of::<Shown>(), default_value_t = Format::Table, help_heading = OUTPUT)]
     pub format: Format,
-    #[command(flatten)]
-    pub output: OutputArgs,
-    /// Fail (exit 1) where the step does not fit in memory
-    #[arg(long, help_heading = OUTPUT)]
-    require_fit: bool,
     /// A language model's answer of so many tokens per sample after a prompt of --sequence tokens: the prompt's step, then
     /// one step per token against a cache of keys and values
     #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true, help_heading = MODEL)]
@@ -92,27 +126,25 @@ impl PredictArgs {
     pub fn request(&self) -> Result<Request, Failure> {
         let layout = self.layout.layout()?;
         self.sharing.beside(layout.as_ref())?;
-        let request = Request {
-            layout,
-            stored: self.layout.stored(),
-            reading: Reading { imbalance: self.layout.imbalance, ..self.reading.reading(self.sequence.sequence) },
-            teams: vec![self.sharing.team(self.gpu.as_deref(), layout.is_some() || self.layouts)?],
-            batches: vec![self.batch.unwrap_or(Batch::Samples(1))],
-            runner: self.framework.runner(),
-            point: self.operating.point(),
-            require_fit: self.require_fit,
-            epochs: self.training.epochs(),
-            ..Request::new(self.net.net(), "")
-        };
-        Ok(self.precision.fill(self.sharing.fill(request)))
+        let team = self.sharing.team(self.gpu.as_deref(), layout.is_some() || self.layouts)?;
+        let request =
+            Request { layout, stored: self.layout.stored(), epochs: self.training.epochs(), ..self.step.request(team) };
+        Ok(self.sharing.fill(request))
+    }
+
+    /// Where it goes.
+    pub fn output(&self) -> &OutputArgs {
+        &self.step.output
     }
 }
 
 #[derive(Args)]
 pub struct OptimizeArgs {
-    /// --net takes several networks here, separated by commas
     #[command(flatten)]
-    pub predict: PredictArgs,
+    pub step: StepArgs,
+    /// A GPU (`predict list gpus`) or a device file (data/gpus/README.md)
+    #[arg(long, value_name = "NAME|FILE", required = true, help_heading = HARDWARE)]
+    gpu: Option<String>,
     /// What to make small: energy, time, edp (E t), ed2p (E t^2), eds:K (energy-delay sum of weight K, as in eds:1.5)
     #[arg(long, value_name = "METRIC", default_value = "energy", value_parser = str::parse::<Metric>, help_heading = GOAL)]
     pub metric: Metric,
@@ -131,6 +163,9 @@ pub struct OptimizeArgs {
     /// Milliseconds that a change of the core clock is taken to last, with the GPU waiting (default: 10)
     #[arg(long, value_name = "MS", value_parser = parse_latency_ms, allow_negative_numbers = true, requires = "per_layer", help_heading = GOAL)]
     pub switch_latency: Option<f64>,
+    /// How to print
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<[Found]>(), default_value_t = Format::Table, help_heading = OUTPUT)]
+    pub format: Format,
     /// Draw energy, time, power, EDP and EDS over the power limit (over the clock with --over clock) as SVG
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub figure: Option<PathBuf>,
@@ -138,15 +173,10 @@ pub struct OptimizeArgs {
 
 impl OptimizeArgs {
     /// What is meant.
-    pub fn request(&self) -> Result<Request, Failure> {
-        let mut request = self.predict.request()?;
-        if request.layout.is_some() || self.predict.layouts {
-            return Err(Failure::usage(
-                "optimize is for a step of one GPU: predict --layouts lists layouts, predict serve --over layout --objective compares them under a load",
-            ));
-        }
+    pub fn request(&self) -> Request {
+        let mut request = self.step.request(Team::of(1, self.gpu.as_deref().unwrap_or_default()));
         request.networks = request.networks[0].split(',').map(str::to_string).collect();
-        Ok(request)
+        request
     }
 }
 

@@ -1,8 +1,8 @@
 //! Commands over several networks and GPUs: `predict compare` and `predict sweep`.
 
 use super::shared::{
-    FrameworkArgs, GOAL, HARDWARE, MODEL, MemoryClockArgs, OUTPUT, OperatingArgs, OutputArgs, PrecisionArgs,
-    ReadingArgs, SequenceArgs, SharingArgs, TRAINING,
+    FeedingArgs, FrameworkArgs, GOAL, HARDWARE, MODEL, MemoryClockArgs, OUTPUT, OperatingArgs, OutputArgs,
+    PrecisionArgs, ReadingArgs, SequenceArgs, SharingArgs, TRAINING,
 };
 use super::values::{
     Axis, Sizes, parse_caps, parse_clocks, parse_joules, parse_mode, parse_ms, parse_name, parse_positive,
@@ -36,6 +36,8 @@ struct ManyArgs {
     framework: FrameworkArgs,
     #[command(flatten)]
     sharing: SharingArgs,
+    #[command(flatten)]
+    feeding: FeedingArgs,
 }
 
 impl ManyArgs {
@@ -48,7 +50,7 @@ impl ManyArgs {
             runner: self.framework.runner(),
             ..Request::new("", "")
         };
-        Ok(self.sharing.fill(request))
+        Ok(self.sharing.fill(self.feeding.fill(request)))
     }
 }
 

@@ -225,7 +225,27 @@ pub enum Scaling {
     Weak,
 }
 
-/// How several GPUs share a step, what updates parameters and what feeds samples.
+/// What updates parameters, and what feeds samples.
+#[derive(Args)]
+#[command(next_help_heading = TRAINING)]
+pub struct FeedingArgs {
+    /// What updates the parameters in training: sgd, momentum or adam (default: momentum)
+    #[arg(long, value_name = "NAME", value_parser = parse_optimizer)]
+    optimizer: Option<Optimizer>,
+    /// Samples per second that the host feeds to all GPUs together, or an input pipeline of the framework profile
+    /// (`predict list inputs`); GPUs wait for it (default: as many as they take)
+    #[arg(long, value_name = "N|NAME", allow_negative_numbers = true)]
+    input_rate: Option<String>,
+}
+
+impl FeedingArgs {
+    /// A request with what these options say.
+    pub fn fill(&self, request: Request) -> Request {
+        Request { input_rate: self.input_rate.clone(), optimizer: self.optimizer, ..request }
+    }
+}
+
+/// How several GPUs share a step.
 #[derive(Args)]
 #[command(next_help_heading = HARDWARE)]
 pub struct SharingArgs {
@@ -239,13 +259,6 @@ pub struct SharingArgs {
     /// What --batch counts: strong: the whole step's samples, divided among the GPUs; weak: those of each GPU
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Scaling::Strong, requires = "gpus")]
     scaling: Scaling,
-    /// What updates the parameters in training: sgd, momentum or adam (default: momentum)
-    #[arg(long, value_name = "NAME", value_parser = parse_optimizer, help_heading = TRAINING)]
-    optimizer: Option<Optimizer>,
-    /// Samples per second that the host feeds to all GPUs together, or an input pipeline of the framework profile
-    /// (`predict list inputs`); GPUs wait for it (default: as many as they take)
-    #[arg(long, value_name = "N|NAME", allow_negative_numbers = true, help_heading = TRAINING)]
-    input_rate: Option<String>,
 }
 
 impl SharingArgs {
@@ -301,13 +314,24 @@ impl SharingArgs {
 
     /// A request with what these options say.
     pub fn fill(&self, request: Request) -> Request {
-        Request {
-            weak: self.scaling == Scaling::Weak,
-            interconnect: self.interconnect.clone(),
-            input_rate: self.input_rate.clone(),
-            optimizer: self.optimizer,
-            ..request
-        }
+        Request { weak: self.scaling == Scaling::Weak, interconnect: self.interconnect.clone(), ..request }
+    }
+}
+
+/// How evenly a mixture of experts is busy.
+#[derive(Args)]
+#[command(next_help_heading = MODEL)]
+pub struct MixtureArgs {
+    /// A mixture of experts: how many times as many tokens busy experts have as the mean of all (default: what the network says,
+    /// 1); of whole experts on several GPUs the one with the fullest decides
+    #[arg(long, value_name = "N", value_parser = parse_positive, allow_negative_numbers = true)]
+    imbalance: Option<f64>,
+}
+
+impl MixtureArgs {
+    /// How networks are read, with that.
+    pub fn fill(&self, reading: Reading) -> Reading {
+        Reading { imbalance: self.imbalance, ..reading }
     }
 }
 
@@ -334,10 +358,6 @@ pub struct LayoutArgs {
     /// A language model's keys and values cached in fp8
     #[arg(long, value_name = "FORMAT", value_parser = parse_cache)]
     cache: Option<Kept>,
-    /// A mixture of experts: how many times as many tokens busy experts have as the mean of all (default: what the network says,
-    /// 1); of whole experts on several GPUs the one with the fullest decides
-    #[arg(long, value_name = "N", value_parser = parse_positive, allow_negative_numbers = true)]
-    pub imbalance: Option<f64>,
 }
 
 impl LayoutArgs {

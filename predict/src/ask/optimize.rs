@@ -188,9 +188,7 @@ fn layer_plan(
 fn find(cluster: &Cluster, source: &Source, request: &Request, choice: &Choice) -> Result<Found, Failure> {
     let (predictor, base) = (cluster.first(), request.point);
     let gpu = predictor.gpu();
-    let Some(batch) = only(&request.batches, "batch")?.samples() else {
-        return Err(Failure::usage("--batch max is no batch to compare with: --over batch tries all that fit"));
-    };
+    let batch = cluster.part(source, *only(&request.batches, "batch")?)?;
     let mut networks: Vec<ShapedNetwork> = vec![cluster.shape(source, batch)?];
     if choice.over.batch {
         for other in batches(batch).into_iter().filter(|b| *b != batch) {

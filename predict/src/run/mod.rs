@@ -150,10 +150,10 @@ fn predicted(
 
 /// `predict --net … --gpu … --batch …`
 fn predict(session: &Session, args: &PredictArgs) -> Result<(), Failure> {
-    args.output.check([])?;
+    args.output().check([])?;
     let asked = (args.generate, args.layouts);
     let (text, _) = predicted(session, &args.request()?, asked, args.layers, args.format)?;
-    args.output.emit(&text)
+    args.output().emit(&text)
 }
 
 /// `predict compare`

@@ -29,7 +29,7 @@ impl OptimizeArgs {
 
     /// Options that contradict each other, or would do nothing.
     pub fn check(&self) -> Result<(), Failure> {
-        let asked = &self.predict;
+        let asked = &self.step;
         let set = |option: bool, over: Typed| option && self.over.contains(&over);
         let wrong = [
             (
@@ -42,18 +42,9 @@ impl OptimizeArgs {
             ),
             (self.per_layer && asked.operating.clock.is_some(), "--per-layer chooses clocks: leave out --clock"),
             (
-                self.per_layer && asked.format == Format::Csv,
+                self.per_layer && self.format == Format::Csv,
                 "CSV has no place for a clock per layer: take --format json, markdown or table",
             ),
-            (
-                asked.generate.is_some(),
-                "optimize is for one step, or for a load: --prompt N --answer N with --tpot or --rate instead of --generate, as predict serve --over takes them",
-            ),
-            (
-                asked.layouts,
-                "optimize is for one step: predict --layouts lists layouts, predict serve --over layout --objective compares them under a load",
-            ),
-            (asked.layers, "optimize shows no layers: leave out --layers; --per-layer gives a clock for every layer"),
         ];
         match wrong.into_iter().find(|(wrong, _)| *wrong) {
             Some((_, why)) => Err(Failure::usage(why)),
@@ -65,7 +56,7 @@ impl OptimizeArgs {
 /// Compares and prints.
 pub fn optimize(session: &Session, args: &OptimizeArgs, line: String) -> Result<(), Failure> {
     args.check()?;
-    let (request, choice, output) = (args.request()?, args.choice(), &args.predict.output);
+    let (request, choice, output) = (args.request(), args.choice(), &args.step.output);
     if args.figure.is_some() {
         choice.axis(request.point)?;
     }
@@ -75,5 +66,5 @@ pub fn optimize(session: &Session, args: &OptimizeArgs, line: String) -> Result<
         let curves = ask::figure(session, &request, &choice, &found, line)?;
         output.write(path, svg(&curves).map_err(Failure::failed)?)?;
     }
-    output.export(found.as_slice(), args.predict.format)
+    output.export(found.as_slice(), args.format)
 }

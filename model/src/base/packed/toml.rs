@@ -6,6 +6,7 @@ use crate::base::text::{toml_error, toml_message_at};
 use joulecast_data::pack::{Writer, tag};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::fmt;
 use toml::de::{DeTable, DeValue};
 use toml::value::Datetime;
 use toml::{Spanned, Table, Value};
@@ -70,6 +71,16 @@ pub struct Wrong {
     pub message: String,
     /// In the value of which of its keys.
     pub key: Option<String>,
+}
+
+/// With the key, unless the message names it.
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.key.as_deref().filter(|key| !self.message.contains(*key)) {
+            Some(key) => write!(f, "{key}: {}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
 }
 
 /// The fields of a table, which a part of a user's file may be.

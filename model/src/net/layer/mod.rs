@@ -219,7 +219,7 @@ macro_rules! layers {
 /// The fields of a kind, by the reader that it has for packed files: a second one for each kind, of TOML, would be a twentieth of
 /// what programs are large by.
 fn read<T: DeserializeOwned>(fields: &toml::Table) -> Result<T, String> {
-    from_table(fields).map_err(|wrong| wrong.message)
+    from_table(fields).map_err(|wrong| wrong.to_string())
 }
 
 macro_rules! row {

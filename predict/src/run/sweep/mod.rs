@@ -74,7 +74,8 @@ pub fn sweep(session: &Session, args: &SweepArgs) -> Result<(), Failure> {
     let made = sweep.rows() - done;
     if !args.quiet && args.file().is_some() {
         let seconds = bar.elapsed().as_secs_f64();
-        say(format_args!("{made} predictions in {seconds:.1} s, {:.0} per second", made as f64 / seconds));
+        let what = if made == 1 { "prediction" } else { "predictions" };
+        say(format_args!("{made} {what} in {seconds:.1} s, {:.0} per second", made as f64 / seconds));
     }
     tell(errors, made, done == 0 && args.shard == Shard::default())
 }

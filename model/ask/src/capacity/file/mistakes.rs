@@ -127,19 +127,19 @@ impl<'t> Mistakes<'t> {
             return None;
         };
         for round in 0..MOST {
-            let Wrong { message, key: inner } = match from_table::<T>(&table) {
+            let wrong = match from_table::<T>(&table) {
                 Ok(fields) => return (round == 0).then_some(fields),
                 Err(wrong) => wrong,
             };
+            let said = toml_message(&wrong.to_string());
+            let Wrong { message, key: inner } = wrong;
             let unknown = message.starts_with("unknown field");
             let missing = message.starts_with("missing field");
             let key = if unknown || missing { quoted(&message, '`') } else { inner.as_deref() };
             let key = key.map(str::to_string);
             let at = if unknown || inner.is_some() { key.as_deref() } else { None };
-            let named =
-                key.as_deref().filter(|key| !message.contains(*key)).map_or(String::new(), |key| format!("{key}: "));
             let line = section.line(self.text, at);
-            self.add(format!("{line}{}{named}{}", section.words(), toml_message(&message)));
+            self.add(format!("{line}{}{said}", section.words()));
             let key = key?;
             match sample(&key) {
                 Some(value) if !unknown => drop(table.insert(key, value)),
