@@ -211,6 +211,14 @@ fn steps_are_shared_updated_and_fed_alike() {
     let epochs = ["--epochs", "2", "--dataset-size", "100"];
     changes(&["predict"], training, &[], &epochs);
     refuses(&["optimize"], training, &epochs, "optimize is for one step of one GPU");
+    // The largest batch that fits is one to compare with.
+    let largest = Step { batch: "max", ..USUAL };
+    let found = answer("predict", largest, &[]);
+    let (head, row) = found.split_once('\n').expect("a header and a row");
+    let at = head.split(',').position(|column| column == "batch").expect("a batch");
+    let batch = row.split(',').nth(at).expect("a batch");
+    assert!(batch.parse::<u64>().is_ok_and(|batch| batch > 100), "{batch}");
+    assert_eq!(answer("optimize", largest, &[]), answer("optimize", Step { batch, ..USUAL }, &[]));
     refuses(&["compare", "sweep"], training, &epochs, ABSENT);
 }
 

@@ -105,3 +105,53 @@ pub enum Command {
         shell: clap_complete::Shell,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Options without a heading stand before all others in help, those of a part that others take at its end.
+    #[test]
+    fn options_stand_under_headings() {
+        let mut all = command("predict");
+        all.build();
+        let with_headings = ["optimize", "compare", "sweep", "serve", "plan", "describe", "convert"];
+        let commands = with_headings.map(|name| all.find_subcommand(name).expect(name)).into_iter().chain([&all]);
+        for command in commands {
+            let bare = command.get_arguments().filter(|option| option.get_help_heading().is_none());
+            let bare: Vec<&str> = bare.filter_map(|option| option.get_long()).collect();
+            let known: &[&str] = if command.get_name() == "plan" { &["help", "new"] } else { &["help", "version"] };
+            assert!(bare.iter().all(|name| known.contains(name)), "{}: {bare:?}", command.get_name());
+        }
+        let heading = |command: &str, option: &str| {
+            let command = all.find_subcommand(command).expect(command);
+            let mut options = command.get_arguments().filter(|o| o.get_long() == Some(option));
+            options.next().and_then(|o| o.get_help_heading()).map(str::to_string)
+        };
+        for (command, option, expected) in [
+            ("plan", "format", "Output"),
+            ("serve", "rate", "Load"),
+            ("serve", "ttft", "Goal"),
+            ("describe", "batch", "Model"),
+            ("convert", "to", "Output"),
+        ] {
+            assert_eq!(heading(command, option).as_deref(), Some(expected), "{command} --{option}");
+        }
+    }
+
+    /// What `optimize` refuses is not offered.
+    #[test]
+    fn optimize_offers_what_it_takes() {
+        let mut all = command("predict");
+        all.build();
+        let optimize = all.find_subcommand("optimize").expect("there");
+        let offered: Vec<&str> = optimize.get_arguments().filter_map(|option| option.get_long()).collect();
+        let predicts: Vec<&str> = all.get_arguments().filter_map(|option| option.get_long()).collect();
+        for other in crate::OF_OTHERS {
+            let other = other.trim_start_matches('-');
+            assert!(!offered.contains(&other) && predicts.contains(&other), "--{other}");
+        }
+        let required = optimize.get_arguments().filter(|option| option.is_required_set());
+        assert_eq!(required.filter_map(|option| option.get_long()).collect::<Vec<_>>(), ["net", "batch", "gpu"]);
+    }
+}
