@@ -467,9 +467,18 @@ fn stream(name: &str, load: &Load<'_>, (elements, row, window, overlap): Streame
         "training" => yes(load.work.mode == Mode::Training && load.work.phase == Phase::Forward),
         "planes" => {
             let dims = load.work.inputs()[0].dims();
-            let planes =
-                if dims.len() == 3 && load.work.layout == Layout::Nchw { load.work.batch * dims[0] } else { 0 };
-            (planes as f64 * 82e-9 / SMS / bound).ln_1p()
+            let planes = match load.work.layer().kind() {
+                "layer_norm" | "rms_norm" => elements / row,
+                _ if dims.len() == 3 && load.work.layout == Layout::Nchw => (load.work.batch * dims[0]) as f64,
+                _ => 0.0,
+            };
+            (planes * 82e-9 / SMS / bound).ln_1p()
+        }
+        "columns" => {
+            let (rows, parts) = (elements / row, row < 32.0 * (SMS / 2.0).floor());
+            let sums = load.work.case.parameters() > 0 && load.work.phase == Phase::BackwardData;
+            let sums = sums && load.work.layer().kind().ends_with("_norm") && !(parts && rows > 65536.0);
+            (if sums { rows * 2.6e-9 / bound } else { 0.0 }).ln_1p()
         }
         kind => yes(kind == load.work.layer().kind()),
     }
@@ -477,7 +486,7 @@ fn stream(name: &str, load: &Load<'_>, (elements, row, window, overlap): Streame
 
 #[test]
 fn variables_of_what_streams() {
-    let list: [(Named, u64, Streamed); 15] = [
+    let list: [(Named, u64, Streamed); 21] = [
         (("global_avg_pool2d", "", &[&[10, 7, 9]]), 8, (8.0 * 10.0, 10.0, 63.0, 1.0)),
         (("adaptive_avg_pool2d", "output = 1", &[&[10, 7, 9]]), 8, (8.0 * 10.0, 10.0, 63.0, 1.0)),
         (("resize", "output = 14", &[&[10, 7, 7]]), 2, (2.0 * 10.0 * 196.0, 196.0, 1.0, 1.0)),
@@ -501,6 +510,14 @@ fn variables_of_what_streams() {
         (("avg_pool2d", "kernel = 2\nstride = 3", &[&[10, 8, 8]]), 8, (8.0 * 10.0 * 9.0, 10.0, 4.0, 1.0)),
         (("local_response_norm", "", &[&[96, 27, 27]]), 3, (3.0 * 96.0 * 729.0, 96.0, 5.0, 1.0)),
         (("embedding", "vocabulary = 100\nfeatures = 48", &[&[20]]), 6, (6.0 * 20.0 * 48.0, 48.0, 1.0, 1.0)),
+        (("layer_norm", "", &[&[50, 768]]), 4, (4.0 * 50.0 * 768.0, 768.0, 1.0, 1.0)),
+        (("layer_norm", "affine = false", &[&[50, 768]]), 4, (4.0 * 50.0 * 768.0, 768.0, 1.0, 1.0)),
+        // Rows are summed in parts where there are more than 65,536 of them and few factors.
+        (("rms_norm", "", &[&[4096, 64]]), 16, (65536.0 * 64.0, 64.0, 1.0, 1.0)),
+        (("rms_norm", "", &[&[4096, 64]]), 17, (69632.0 * 64.0, 64.0, 1.0, 1.0)),
+        (("rms_norm", "", &[&[4096, 4096]]), 17, (69632.0 * 4096.0, 4096.0, 1.0, 1.0)),
+        // A map's columns, not its channels.
+        (("rms_norm", "", &[&[96, 14, 16]]), 3, (3.0 * 96.0 * 14.0 * 16.0, 16.0, 1.0, 1.0)),
     ];
     for (named, batch, streamed) in list {
         for how in [

@@ -19,9 +19,21 @@ const ELEMENTS_PER_SM: f64 = 8192.0;
 /// Thread blocks of 512 threads that one multiprocessor holds.
 const BLOCKS_PER_SM: f64 = 4.0;
 
-/// What a multiprocessor takes for one block more of a plane of a few values: cuDNN's batch norm of 57 to 164 thousand planes of
-/// 4x4 and 7x7 took 0.61 to 0.63 ns each over 132 multiprocessors (`data/measurements/h200/torch_profile_3.csv`).
+/// What a multiprocessor takes for one block more of a plane or row of a few values: cuDNN's batch norm of 57 to 164 thousand planes
+/// of 4x4 and 7x7 took 0.61 to 0.63 ns each over 132 multiprocessors (`data/measurements/h200/torch_profile_3.csv`), PyTorch's norm
+/// of 131 thousand to 3 million rows of 8 to 64 values as long (`h100/torch_net_layers_16.csv`).
 const PLANE: Seconds = Seconds::from_us(0.082);
+
+/// What a block that sums the gradients of up to [`COLUMNS`] factors over all rows takes for one row more: PyTorch's norms of 16 to 49
+/// thousand rows of 16 to 64 values took 2.4 to 2.9 ns each besides their blocks (the same file).
+const ROW_OF_COLUMNS: Seconds = Seconds::from_us(0.0026);
+
+/// Factors whose gradients one block sums.
+const COLUMNS: u64 = 32;
+
+/// More rows are summed in parts side by side, where there are fewer blocks than half of the
+/// multiprocessors (`LaunchGammaBetaBackwardCUDAKernel` in PyTorch's `layer_norm_kernel.cu`).
+const MOST_ROWS: f64 = 65536.0;
 
 /// A variable of what streams.
 type Variable<V> = super::Variable<fn(&Stream<'_, V>) -> V>;
@@ -36,14 +48,14 @@ const fn ln<V>(name: &'static str, role: Role, value: fn(&Stream<'_, V>) -> V) -
 }
 
 /// All of them but the kinds, of one batch.
-pub(super) const VARIABLES: [Variable<f64>; 25] = Table::<f64>::VARIABLES;
+pub(super) const VARIABLES: [Variable<f64>; 26] = Table::<f64>::VARIABLES;
 
 /// What variables are of: one batch, or several side by side.
 struct Table<V>(PhantomData<V>);
 
 impl<V: Number> Table<V> {
     /// The order is that of calibration files.
-    const VARIABLES: [Variable<V>; 25] = [
+    const VARIABLES: [Variable<V>; 26] = [
         ln("bytes", Size, |s| s.sizes()[0]),
         ln("row", Size, |s| s.sizes()[1]),
         ln("rows", Size, |s| s.sizes()[2]),
@@ -73,8 +85,11 @@ impl<V: Number> Table<V> {
         v("piece", Derived, |s| V::of(s.parts.map_or(0.0, |p| count(p.shortest, 1.0)))),
         v("piece4", Flag, |s| V::of(s.parts.map_or(0.0, |p| divides(p.common, 4)))),
         v("piece8", Flag, |s| V::of(s.parts.map_or(0.0, |p| divides(p.common, 8)))),
-        // A thread block for every plane of a map, where planes lie one after the other: issuing them over the roofline.
+        // A thread block for every plane of a map, where planes lie one after the other, or for every row that is normalized:
+        // issuing them over the roofline.
         ln("planes", Derived, |s| s.planes * PLANE.get() / s.load.gpu.sms.value as f64 / s.bound() + 1.0),
+        // Rows that one block goes over for the gradients of learned factors, over the roofline.
+        ln("columns", Derived, |s| s.summed_rows() * ROW_OF_COLUMNS.get() / s.bound() + 1.0),
     ];
 }
 
@@ -157,7 +172,7 @@ pub(super) struct Stream<'a, V> {
     floor: f64,
     library: f64,
     parts: Option<Parts>,
-    /// Planes of the map that it reads; 0 where channels come last, or of no map.
+    /// Planes of the map that it reads, 0 where channels come last; rows that are normalized; 0 of all else.
     planes: V,
 }
 
@@ -196,6 +211,8 @@ impl<'a, V: Number> Stream<'a, V> {
             // Blocks go over planes, threads over the outputs of one.
             (Layer::AdaptivePool2d(pool), _) if !pool.is_global() => pool.output.area(),
             (Layer::Resize(resize), _) => resize.output.area(),
+            // Over the last dimension, of maps too.
+            (Layer::RmsNorm(_), Some(input)) => input.last(),
             (Layer::GroupNorm(norm), Some(input)) => (input.elements() / norm.groups.max(1)).max(1),
             (_, input) => input.map_or(1, |s| s.axis()),
         };
@@ -219,8 +236,9 @@ impl<'a, V: Number> Stream<'a, V> {
             _ => elements / ELEMENTS_PER_SM,
         } / load.gpu.sms.value as f64;
         let (floor, parts) = (floor.get(), Parts::of(load));
-        let planes = match (load.work.layout, load.work.inputs().first().and_then(Shape::as_map)) {
-            (Layout::Nchw, Some((channels, ..))) => amounts.batch * channels as f64,
+        let planes = match (load.work.layer(), load.work.layout, load.work.inputs().first().and_then(Shape::as_map)) {
+            (Layer::LayerNorm(_) | Layer::RmsNorm(_), ..) => elements / row.max(1) as f64,
+            (_, Layout::Nchw, Some((channels, ..))) => amounts.batch * channels as f64,
             _ => V::of(0.0),
         };
         Self { load, amounts, elements, row, bytes, waves, window, overlap, floor, library, parts, planes }
@@ -229,6 +247,20 @@ impl<'a, V: Number> Stream<'a, V> {
     /// Seconds by the roofline.
     fn bound(&self) -> V {
         self.amounts.compute.max(self.amounts.memory).max(V::of(1e-12))
+    }
+
+    /// Rows over which gradients of a norm's factors are summed one after the other; 0 of all else.
+    fn summed_rows(&self) -> V {
+        let work = &self.load.work;
+        let norms =
+            matches!(work.layer(), Layer::LayerNorm(_) | Layer::RmsNorm(_)) && work.phase == Phase::BackwardData;
+        if !norms || work.case.parameters() == 0 {
+            return V::of(0.0);
+        }
+        match self.row / COLUMNS < self.load.gpu.sms.value / 2 {
+            true => self.planes.at_most(V::of(MOST_ROWS), self.planes, V::of(0.0)),
+            false => self.planes,
+        }
     }
 
     /// Traffic, a row, rows, the floor, the last wave and how few there are, what the cache holds, outputs per input.
