@@ -134,6 +134,10 @@ fn hint(error: &clap::Error, words: &[std::ffi::OsString]) -> Option<String> {
         (ErrorKind::UnknownArgument, Some(command @ ("describe" | "convert" | "optimize"))) if is_network(wrong) => {
             Some(format!("A network is named with --net: predict {command} --net {wrong}"))
         }
+        (ErrorKind::UnknownArgument, Some("optimize")) if wrong == "--layers" => Some(
+            "predict --layers lists the layers at one point, predict optimize --per-layer gives each layer a clock"
+                .into(),
+        ),
         (ErrorKind::UnknownArgument, Some("optimize")) if OF_OTHERS.contains(&wrong) => Some(
             "optimize is for one step of one GPU, or for a load: --prompt N --answer N with --tpot or --rate. predict --layouts lists layouts, predict serve --over layout --objective compares them under a load"
                 .into(),

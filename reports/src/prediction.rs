@@ -692,3 +692,36 @@ pub(crate) fn layers_and_notes_in_markdown(p: &NetworkPrediction, all_layers: bo
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use joulecast_model::base::precision::{Mode, Precision};
+    use joulecast_model::catalog;
+    use joulecast_model::net::network::ShapedNetwork;
+    use joulecast_model::step::predict::Predictor;
+
+    /// A model of few rows may leave open a time of many times what it says, which no part of a step can take.
+    #[test]
+    fn no_part_ends_beyond_the_whole() {
+        let network = catalog::network("alexnet").expect("known");
+        let shaped = ShapedNetwork::new(&network, 8, Precision::Fp32, &[]).expect("has shapes");
+        let (gpu, framework) = (catalog::gpu("v100").expect("known"), catalog::framework("cudnn").expect("known"));
+        let mut p = Predictor::shipped(gpu, framework).predict(&shaped, Mode::Inference).expect("runs");
+        let end = p.time.p95;
+        let tight = p.layers.iter().map(|l| l.time.p95).find(|own| *own < end).expect("a layer is a part");
+        let wide = p.layers.iter().position(|l| l.kind == "max_pool2d").expect("it pools");
+        p.layers[wide].time.p95 = end * 50.0;
+
+        let asked = Asked { gpu: "v100", source: "zoo", framework: "cudnn", launch: Launch::Graph, training: None };
+        let ends: Vec<f64> = document(&p, &asked, None).layers.iter().map(|l| l.time_s_p95).collect();
+        assert!(ends[wide] == end.get() && ends.contains(&tight.get()), "{ends:?}");
+        let told = format!(" to {} ", with_unit(end.get(), "s"));
+        let line =
+            |text: String, begins: &str| text.lines().find(|l| l.starts_with(begins)).expect("a row").to_string();
+        let (of_groups, of_layers) = (group_table(&p).0.to_text(), layer_table(&p).to_text());
+        for row in [line(of_groups, "max_pool2d"), line(of_layers, &p.layers[wide].name)] {
+            assert!(row.contains(&told), "{told}: {row}");
+        }
+    }
+}

@@ -54,7 +54,12 @@ fn pythonic(text: &str) -> String {
     }
     let text = words.join(" ");
     if let Some(missing) = text.strip_prefix(MISSING) {
-        return format!("{MISSES}{}", missing.trim().replace(' ', ", "));
+        // `<--gpu|--gpus>`: either will do, and the first is the one that calls have a place for.
+        let first = |option: &str| {
+            let option = option.strip_prefix("<--").unwrap_or(option);
+            option.split('|').next().unwrap_or(option).to_string()
+        };
+        return format!("{MISSES}{}", missing.split_whitespace().map(first).collect::<Vec<_>>().join(", "));
     }
     match text.strip_prefix(UNEXPECTED).and_then(|rest| rest.split_once("' found")) {
         None => text,
