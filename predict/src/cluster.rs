@@ -334,9 +334,7 @@ impl Cluster {
         let mut prediction = self.at(&shaped, point)?;
         prediction.warnings.extend(self.engines_beside(&shaped, &prediction));
         prediction.warnings.splice(..0, self.told(source, 0));
-        if batch == Batch::Max && each == MOST_UNITS {
-            prediction.warnings.push(Warning::LargestTried { batch: MOST_UNITS });
-        }
+        prediction.warnings.extend(largest_tried(batch, each));
         Ok(self.fed(prediction))
     }
 
@@ -395,6 +393,11 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+/// What to tell where the largest batch was asked for and no larger one was tried.
+pub(crate) fn largest_tried(asked: Batch, each: u64) -> Option<Warning> {
+    (asked == Batch::Max && each == MOST_UNITS).then_some(Warning::LargestTried { batch: MOST_UNITS })
 }
 
 /// What to tell where the prompt of a network's sequence and so many more tokens are longer than it was made for.

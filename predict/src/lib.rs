@@ -68,7 +68,7 @@ pub fn program(called: &'static str, words: impl IntoIterator<Item = std::ffi::O
         // Help is no error.
         Err(e) => {
             let _ = e.print();
-            if let Some(hint) = hint(&e, &words) {
+            if let Some(hint) = hint(&e, &words, asked.is_some()) {
                 say(args::as_called(&hint, called));
             }
             return u8::try_from(e.exit_code()).unwrap_or(exit::USAGE);
@@ -98,7 +98,8 @@ fn form_of_file(words: &[std::ffi::OsString]) -> Vec<std::ffi::OsString> {
         "" => typed.get(i + 1).copied(),
         rest => rest.strip_prefix('='),
     });
-    let form = match file.and_then(|file| std::path::Path::new(file).extension()?.to_str()) {
+    let ending = file.and_then(|file| std::path::Path::new(file).extension()?.to_str()).map(str::to_ascii_lowercase);
+    let form = match ending.as_deref() {
         Some("html") => "html",
         Some("json") => "json",
         Some("md") => "markdown",
@@ -107,14 +108,18 @@ fn form_of_file(words: &[std::ffi::OsString]) -> Vec<std::ffi::OsString> {
     ["--format", form].map(Into::into).to_vec()
 }
 
-/// What `predict` takes and `predict optimize` does not.
+/// Whether a word is an option that `predict` takes and `predict optimize` does not.
 #[cfg(feature = "program")]
-const OF_OTHERS: [&str; 8] =
-    ["--gpus", "--generate", "--layouts", "--layers", "--epochs", "--tensor-parallel", "--weights", "--cache"];
+fn is_of_steps_alone(word: &str) -> bool {
+    let all = args::command("predict");
+    let named = |option: &clap::Arg| option.get_long().is_some_and(|name| word.strip_prefix("--") == Some(name));
+    let of = |command: &clap::Command| command.get_arguments().any(named);
+    of(&all) && !all.find_subcommand("optimize").is_some_and(of)
+}
 
-/// What to type instead, for mistakes that newcomers make.
+/// What to type instead, for mistakes that newcomers make. `load`: whether `optimize` is of a load.
 #[cfg(feature = "program")]
-fn hint(error: &clap::Error, words: &[std::ffi::OsString]) -> Option<String> {
+fn hint(error: &clap::Error, words: &[std::ffi::OsString], load: bool) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let typed: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let command = typed.first().map(String::as_str).filter(|word| !word.starts_with('-'));
@@ -131,19 +136,27 @@ fn hint(error: &clap::Error, words: &[std::ffi::OsString]) -> Option<String> {
         (ErrorKind::InvalidSubcommand, _) if wrong == "papers" && !cfg!(feature = "papers") => {
             Some("It is in the program of the repository alone: cargo install --path predict".into())
         }
-        (ErrorKind::UnknownArgument, Some(command @ ("describe" | "convert" | "optimize"))) if is_network(wrong) => {
+        (ErrorKind::UnknownArgument, Some(command @ ("describe" | "optimize"))) if is_network(wrong) => {
             Some(format!("A network is named with --net: predict {command} --net {wrong}"))
         }
         (ErrorKind::UnknownArgument, Some("optimize")) if wrong == "--layers" => Some(
             "predict --layers lists the layers at one point, predict optimize --per-layer gives each layer a clock"
                 .into(),
         ),
-        (ErrorKind::UnknownArgument, Some("optimize")) if OF_OTHERS.contains(&wrong) => Some(
+        (ErrorKind::UnknownArgument, Some("optimize")) if is_of_steps_alone(wrong) => Some(
             "optimize is for one step of one GPU, or for a load: --prompt N --answer N with --tpot or --rate. predict --layouts lists layouts, predict serve --over layout --objective compares them under a load"
                 .into(),
         ),
+        (ErrorKind::UnknownArgument, Some("convert")) if !wrong.starts_with('-') => {
+            Some(format!("Where it is written: --output {wrong}"))
+        }
         (ErrorKind::UnknownArgument, Some("compare" | "sweep")) if !wrong.starts_with('-') => {
-            Some(format!("Several are separated by commas, without blanks: --gpu t4,{wrong}"))
+            let option = match wrong.starts_with(|c: char| c.is_ascii_digit()) {
+                true => "--batch 1",
+                false if is_network(wrong) => "--net vgg16",
+                false => "--gpu t4",
+            };
+            Some(format!("Several are separated by commas, without blanks or in quotes: {option},{wrong}"))
         }
         (ErrorKind::MissingRequiredArgument, Some("list")) => {
             Some("There are nets, gpus, interconnects, frameworks, inputs and calibrations: predict list gpus".into())
@@ -161,6 +174,9 @@ fn hint(error: &clap::Error, words: &[std::ffi::OsString]) -> Option<String> {
         (ErrorKind::MissingRequiredArgument, Some("serve")) => {
             Some("For example: predict serve --net llama3_8b --gpu h100 --rate 4 --prompt 1024 --answer 256".into())
         }
+        (ErrorKind::MissingRequiredArgument, Some("optimize")) if load => Some(
+            "For example: predict optimize --net llama3_8b --gpu h100 --prompt 1024 --answer 256 --tpot 50ms".into(),
+        ),
         (ErrorKind::MissingRequiredArgument, Some("optimize")) => {
             Some("For example: predict optimize --net resnet50 --gpu v100 --batch 64 --max-slowdown 5".into())
         }

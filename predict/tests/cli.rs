@@ -661,14 +661,14 @@ fn engines_that_change_near_a_batch_are_told() {
 fn commands_say_the_same_of_themselves_in_both_helps() {
     let all = stdout(&run(&["--help"]));
     for (command, option) in
-        [("convert", "--to"), ("sweep", "--shard"), ("serve", "--rate"), ("plan", "--new"), ("list", "WHAT")]
+        [("convert", "--to"), ("sweep", "--shard"), ("serve", "--rate"), ("plan", "--new"), ("list", "<WHAT>")]
     {
         let listed = all.lines().find_map(|line| line.trim_start().strip_prefix(command)?.strip_prefix(' '));
         let own = stdout(&run(&[command, "--help"]));
         let first: String =
             own.lines().next().expect("a line").split_whitespace().take(4).collect::<Vec<_>>().join(" ");
         assert!(listed.is_some_and(|about| about.trim_start().starts_with(&first)), "{command}: {listed:?} {first}");
-        assert!(own.to_uppercase().contains(&option.to_uppercase()), "{command}: {own}");
+        assert!(own.contains(option), "{command}: {own}");
     }
 }
 
@@ -683,10 +683,121 @@ fn what_is_converted_into_is_as_the_name_says() {
     let toml = |bytes: &[u8]| bytes.starts_with(b"schema") || String::from_utf8_lossy(bytes).contains("schema = ");
     let (status, bytes) = into("net.onnx", &[]);
     assert!(status == Some(0) && !toml(&bytes) && !bytes.is_empty());
+    let (status, bytes) = into("NET.ONNX", &[]);
+    assert!(status == Some(0) && !toml(&bytes) && !bytes.is_empty());
+    for name in ["net.prototxt", "config.json"] {
+        assert_eq!(into(name, &[]), (Some(2), Vec::new()), "{name} would be read as another format");
+    }
     for (name, to) in [("net.toml", &[][..]), ("net", &[]), ("net.txt", &["--to", "toml"])] {
         let (status, bytes) = into(name, to);
         assert!(status == Some(0) && toml(&bytes), "{name}");
     }
     assert_eq!(into("other.onnx", &["--to", "toml"]), (Some(2), Vec::new()));
     assert_eq!(into("other.toml", &["--to", "onnx"]), (Some(2), Vec::new()));
+}
+
+/// What to type instead is what can be typed.
+#[test]
+fn hints_name_the_option_that_was_meant() {
+    let load = ["optimize", "--net", "llama3_8b", "--gpu", "h100", "--prompt", "1024", "--tpot", "50ms"];
+    let compare = ["compare", "--gpu", "t4", "--net", "resnet50"];
+    let optimize = ["optimize", "--net", "vgg16", "--gpu", "v100", "--batch", "1"];
+    for (arguments, hint) in [
+        (vec!["vgg16"], "--net vgg16 --gpu"),
+        (vec!["describe", "vgg16"], "predict describe --net vgg16"),
+        (vec!["convert", "lenet5", "net.toml"], "--output net.toml"),
+        ([&compare[..], &["vgg16", "--batch", "1"]].concat(), "--net vgg16,vgg16"),
+        ([&compare[..], &["--batch", "1", "64"]].concat(), "--batch 1,64"),
+        ([&compare[..], &["--batch", "1", "--gpu", "t4", "v100"]].concat(), "--gpu t4,v100"),
+        (load.to_vec(), "predict optimize --net llama3_8b"),
+        (optimize[..5].to_vec(), "predict optimize --net resnet50"),
+        ([&optimize[..], &["--pipeline-parallel", "2"]].concat(), "--layouts lists layouts"),
+    ] {
+        let output = run(&arguments);
+        let last = stderr(&output).trim_end().lines().last().unwrap_or_default().to_string();
+        assert!(output.status.code() == Some(2) && last.contains(hint), "{arguments:?}: {last}");
+    }
+    let output = run(&[&optimize[..], &["--nonsense", "2"]].concat());
+    assert!(!stderr(&output).contains("layouts"), "{}", stderr(&output));
+}
+
+/// Of options that would do nothing none is taken.
+#[test]
+fn options_beside_which_another_does_nothing_are_refused() {
+    let folder = scratch("refused");
+    let file = folder.join("plan.toml");
+    let plan = ["plan", "--new", file.to_str().expect("utf-8")];
+    let layouts = ["--net", "llama3_8b", "--gpu", "h100", "--batch", "1", "--layouts"];
+    let serve = ["serve", "--net", "llama3_8b", "--gpu", "h100", "--prompt", "64", "--answer", "8", "--rate", "4"];
+    for arguments in [
+        [&layouts[..], &["--layers"]].concat(),
+        [&layouts[..], &["--require-fit"]].concat(),
+        [&serve[..], &["--quantile", "p99"]].concat(),
+        [&plan[..], &["--sequence", "5"]].concat(),
+        [&plan[..], &["--host", "1"]].concat(),
+    ] {
+        let output = run(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+    }
+    assert!(!file.exists());
+}
+
+#[test]
+fn layers_are_rows_of_csv() {
+    let base = ["--net", "alexnet", "--gpu", "h200", "--batch", "8", "--layers", "--format"];
+    let csv = stdout(&run(&[&base[..], &["csv"]].concat()));
+    let document = stdout(&run(&[&base[..], &["json"]].concat()));
+    let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
+    let layers = document["layers"].as_array().expect("layers");
+    // Names of engines have commas, and stand behind what is looked at.
+    let mut rows = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = rows.next().expect("a header");
+    let place = |name: &str| header.iter().position(|own| *own == name).expect(name);
+    let (time, engine) = (place("time_s"), place("engine"));
+    assert_eq!((&header[..2], rows.clone().count()), (&["name", "kind"][..], layers.len()));
+    for (row, layer) in rows.zip(layers) {
+        assert_eq!(row[0], layer["name"].as_str().expect("a name"));
+        let (found, expected) = (row[time].parse::<f64>().expect("a number"), layer["time_s"].as_f64().expect("one"));
+        assert!((found / expected - 1.0).abs() < 1e-12, "{row:?}");
+        assert_eq!(row[engine].is_empty(), layer["engine"].is_null(), "{row:?}");
+        assert_eq!(row.len() - row[engine].matches('"').count(), header.len(), "{row:?}");
+    }
+    assert!(layers.iter().any(|layer| layer["engine"].is_null()) && !layers[0]["engine"].is_null());
+}
+
+/// Blanks after commas are no part of names and numbers.
+#[test]
+fn lists_may_have_blanks() {
+    for arguments in [
+        &["optimize", "--net", "alexnet, lenet5", "--gpu", "v100", "--batch", "8"][..],
+        &["compare", "--net", "alexnet, lenet5", "--gpu", "v100, t4", "--batch", "1, 8", "--price", "v100=2.5, t4=0.4"],
+        &[
+            "sweep",
+            "--net",
+            "alexnet",
+            "--gpu",
+            "v100",
+            "--batch",
+            "8",
+            "--clock",
+            "1200, 1500",
+            "--power-cap",
+            "200, default",
+        ],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+/// What is larger than anything counts is no batch that fits.
+#[test]
+fn batches_that_nothing_counts_are_not_tried() {
+    let base = ["optimize", "--net", "llama3_8b", "--gpu", "h200", "--precision", "bf16", "--sequence", "32768"];
+    let found = json(&[&base[..], &["--batch", "1", "--over", "batch"]].concat());
+    assert!(found.contains("\"best\": true"), "{found}");
+    let none =
+        run(&["optimize", "--net", "vgg16", "--gpu", "t4", "--mode", "training", "--batch", "1024", "--require-fit"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(stderr(&none).contains("vgg16 at batch 1024 does not fit in the memory of"), "{}", stderr(&none));
 }

@@ -112,7 +112,7 @@ impl Export for Shown<'_, Generation> {
                 )))
             }
             Format::Html => Ok(page::answer(title, &g.total, (parts(g), memory, used))?.to_html()),
-            Format::Json | Format::Csv => data(&g.total, asked, Some(document(g)), format),
+            Format::Json | Format::Csv => data(&g.total, asked, Some(document(g)), layers, format),
         }
     }
 }

@@ -309,17 +309,22 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
     }
 }
 
-/// JSON and CSV of a prediction, or of the answer that `generation` is about. CSV is one row with a header: the JSON's keys,
-/// nested ones joined by dots, without the layers.
+/// JSON and CSV of a prediction, or of the answer that `generation` is about. CSV is one row with a header, the JSON's keys,
+/// nested ones joined by dots, without the layers; or with `layers` a row for each of these, without all else.
 pub(crate) fn data(
     p: &NetworkPrediction,
     asked: &Asked<'_>,
     generation: Option<serde_json::Value>,
+    layers: bool,
     format: Format,
 ) -> Result<String, ExportError> {
     let document = document(p, asked, generation);
     match format {
         Format::Json => export::json(&document),
+        Format::Csv if layers => {
+            let rows: Vec<_> = document.layers.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+            Ok(record::csv(&rows, &[]))
+        }
         Format::Csv => Ok(record::csv(&[serde_json::to_value(document)?], &["layers", "devices", "verdict"])),
         Format::Table | Format::Markdown | Format::Html => Err(ExportError::Absent(format)),
     }

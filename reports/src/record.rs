@@ -44,20 +44,35 @@ impl Figures {
     }
 }
 
-/// A header and a line per object, which all have the first one's keys; nested keys are joined by dots, lists of texts by
-/// semicolons, null is empty. Keys of the first level in `without` are left out.
+/// A header and a line per object; nested keys are joined by dots, lists of texts by semicolons, what is null or absent is empty.
+/// Keys of the first level in `without` are left out.
 pub(crate) fn csv(objects: &[Value], without: &[&str]) -> String {
-    let mut text = String::new();
-    objects.iter().for_each(|object| csv_line(&mut text, object, without));
+    let rows: Vec<Vec<(String, String)>> = objects.iter().map(|object| cells(object, without)).collect();
+    let mut header: Vec<&str> = Vec::new();
+    for (key, _) in rows.iter().flatten() {
+        if !header.contains(&&key[..]) {
+            header.push(key);
+        }
+    }
+    let mut text = if rows.is_empty() { String::new() } else { header.join(",") + "\n" };
+    for row in &rows {
+        let value = |key: &&str| row.iter().find(|(own, _)| own == key).map_or("", |(_, value)| value);
+        text += &(header.iter().map(value).collect::<Vec<_>>().join(",") + "\n");
+    }
     text
+}
+
+/// Keys and values of an object as they stand in lines.
+fn cells(object: &Value, without: &[&str]) -> Vec<(String, String)> {
+    let mut cells = Vec::new();
+    let map = object.as_object().into_iter().flatten();
+    map.filter(|(key, _)| !without.contains(&key.as_str())).for_each(|(k, v)| flatten(k, v, &mut cells));
+    cells
 }
 
 /// The line of one of them behind those before it; the first is behind its header.
 pub(crate) fn csv_line(text: &mut String, object: &Value, without: &[&str]) {
-    let mut cells = Vec::new();
-    let map = object.as_object().into_iter().flatten();
-    map.filter(|(key, _)| !without.contains(&key.as_str())).for_each(|(k, v)| flatten(k, v, &mut cells));
-    let (keys, values): (Vec<String>, Vec<String>) = cells.into_iter().unzip();
+    let (keys, values): (Vec<String>, Vec<String>) = cells(object, without).into_iter().unzip();
     if text.is_empty() {
         *text += &(keys.join(",") + "\n");
     }
@@ -88,6 +103,8 @@ mod tests {
             serde_json::json!({"a": "=z", "b": {"c": 2, "d": true}, "e": [], "f": []}),
         ];
         assert_eq!(csv(&rows, &["f"]), "a,b.c,b.d,e\n\"x,y\",1.5,,p; q\n'=z,2,true,\n");
+        let ragged = [serde_json::json!({"a": 1}), serde_json::json!({"b": 2, "a": 3}), serde_json::json!({"b": null})];
+        assert_eq!(csv(&ragged, &[]), "a,b\n1,\n3,2\n,\n");
         assert_eq!(csv(&[], &[]), "");
     }
 }

@@ -43,16 +43,32 @@ pub fn toml_error(error: &toml::de::Error, text: &str) -> String {
 pub(crate) fn toml_message_at(message: &str, place: usize, text: &str) -> String {
     let (head, tail) = text.split_at_checked(place).unwrap_or((text, ""));
     let line = head.matches('\n').count() + 1;
-    let of_key = |c: char| c.is_alphanumeric() || "_-.\"".contains(c);
-    let is_key = message.starts_with("duplicate key");
-    let key = match head.trim_end_matches(' ').strip_suffix('=') {
-        _ if is_key => tail.split(|c| !of_key(c)).next(),
-        Some(before) => before.trim_end_matches(' ').rsplit(|c| !of_key(c)).next(),
+    let of_key = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    let blank = [' ', '\t'];
+    let key = match head.trim_end_matches(blank).strip_suffix('=').map(|before| before.trim_end_matches(blank)) {
+        _ if message.starts_with("duplicate key") => match tail.strip_prefix('"') {
+            Some(quoted) => quoted.split('"').next(),
+            None => tail.split(|c| !of_key(c)).next(),
+        },
+        Some(before) => match before.strip_suffix('"') {
+            Some(quoted) => quoted.rsplit('"').next(),
+            None => before.rsplit(|c| !of_key(c)).next(),
+        },
         None => None,
     };
-    let key = key.filter(|key| !key.is_empty() && !message.contains(*key));
-    let named = key.map_or(String::new(), |key| format!("{key}: "));
-    format!("line {line}: {}", toml_message(&(named + message)))
+    format!("line {line}: {}", toml_message(&under(key, message)))
+}
+
+/// What is wrong with the value of a key, which the words may name themselves.
+pub(crate) fn under(key: Option<&str>, message: &str) -> String {
+    let is_named = |key: &str| {
+        let begins = message.strip_prefix(key).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
+        begins || message.contains(&format!("`{key}`"))
+    };
+    match key.filter(|key| !key.is_empty() && !is_named(key)) {
+        Some(key) => format!("{key}: {message}"),
+        None => message.to_string(),
+    }
 }
 
 /// What is wrong, without where: one short line, however long the words of the file are.
@@ -298,6 +314,15 @@ mod tests {
         assert_eq!(said("duplicate key", at("title", 1)), "line 3: title: duplicate key");
         assert_eq!(said("unknown field `title`", at("6", 0)), "line 3: unknown field `title`");
         assert_eq!(said("ends too soon", 1000), "line 4: ends too soon");
+
+        // A key that is part of a word, one in quotes, one that was set before.
+        let text = "t = \"x\"\n\"a b\"\t=\t1\n[a]\n[a]\n\"a b\" = 2\n";
+        let said = |message, place| toml_message_at(message, place, text);
+        assert_eq!(said("invalid type", 4), "line 1: t: invalid type");
+        assert_eq!(said("t is too small", 4), "line 1: t is too small");
+        assert_eq!(said("invalid type", 16), "line 2: a b: invalid type");
+        assert_eq!(said("duplicate key", 23), "line 4: a: duplicate key");
+        assert_eq!(said("duplicate key", 26), "line 5: a b: duplicate key");
     }
 
     #[test]

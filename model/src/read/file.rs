@@ -2,7 +2,7 @@
 
 use crate::base::file::check_schema;
 use crate::base::mark::Quick;
-use crate::base::packed::{from_packed, from_toml};
+use crate::base::packed::{from_packed, from_table, from_toml};
 use crate::base::shape::Shape;
 use crate::base::text::{closest, names, prose, shown, toml_message};
 use crate::net::case::LayerCase;
@@ -144,8 +144,10 @@ fn read_inputs(
         .iter()
         .map(|(name, value)| {
             let fail = |why: String| NetworkError::Format(format!("input {}: {why}", shown(name)));
-            let input: InputFile =
-                value.clone().try_into().map_err(|e: toml::de::Error| fail(toml_message(e.to_string().trim_end())))?;
+            let Value::Table(fields) = value else {
+                return Err(fail(format!("expected a table, not {}", value.type_str())));
+            };
+            let input: InputFile = from_table(fields).map_err(|wrong| fail(toml_message(&wrong.to_string())))?;
             let dims = input
                 .shape
                 .iter()
@@ -187,7 +189,7 @@ fn read_derived(entries: Vec<Table>) -> Result<Vec<Derived>, NetworkError> {
         }
         let inputs = fields.remove("inputs").ok_or_else(|| at(&name, "needs inputs: the shapes that it reads"))?;
         let inputs: Vec<Shape> =
-            inputs.try_into().map_err(|e: toml::de::Error| at(&name, &toml_message(e.to_string().trim_end())))?;
+            inputs.try_into().map_err(|e: toml::de::Error| at(&name, &toml_message(e.message())))?;
         let wants_gradient = match fields.remove("wants_gradient") {
             None => true,
             Some(Value::Boolean(wants)) => wants,
@@ -437,6 +439,22 @@ mod tests {
 
     fn read(body: &str) -> Result<Network, NetworkError> {
         Network::from_toml(&format!("{HEAD}{body}"))
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_input_is_said_in_words() {
+        let told = |input: &str| {
+            read(&format!("layers = [{{ name = \"a\", kind = \"relu\" }}]\n[inputs]\nimage = {input}\n"))
+                .expect_err("no input")
+                .to_string()
+        };
+        for (input, why) in [
+            ("{ shape = \"3x224x224\" }", "input image: shape: invalid type: string \"3x224x224\", expected a list"),
+            ("[3, 224, 224]", "input image: expected a table, not array"),
+            ("{ shape = [3], kind = 1 }", "input image: unknown field `kind`"),
+        ] {
+            assert!(told(input).contains(why), "{}", told(input));
+        }
     }
 
     const RESIDUAL: &str = r#"

@@ -326,7 +326,7 @@ def compare(nets: _Nets, gpu: Union[str, Sequence[str]], *, training: Optional[b
     return result
 
 
-def optimize(net: _Nets, gpu: str, *, batch: int = 1, training: Optional[bool] = None, **options: Any) -> Answer:
+def optimize(net: _Nets, gpu: str, *, batch: Union[int, str] = 1, training: Optional[bool] = None, **options: Any) -> Answer:
     """The clock, power limit and batch with the least `metric`: "energy", "time", "edp", "ed2p", "eds:1.5". `over=["cap", "clock",
     "batch"]`; `max_slowdown=5` percent; `per_layer=True` for a clock of each layer.
 

@@ -54,12 +54,12 @@ fn pythonic(text: &str) -> String {
     }
     let text = words.join(" ");
     if let Some(missing) = text.strip_prefix(MISSING) {
-        // `<--gpu|--gpus>`: either will do, and the first is the one that calls have a place for.
-        let first = |option: &str| {
-            let option = option.strip_prefix("<--").unwrap_or(option);
-            option.split('|').next().unwrap_or(option).to_string()
+        // `<--gpu|--gpus>`: either will do.
+        let either = |option: &str| match option.strip_prefix('<').and_then(|names| names.strip_suffix('>')) {
+            Some(names) => names.replace("--", "").replace('-', "_").replace('|', " or "),
+            None => option.to_string(),
         };
-        return format!("{MISSES}{}", missing.split_whitespace().map(first).collect::<Vec<_>>().join(", "));
+        return format!("{MISSES}{}", missing.split_whitespace().map(either).collect::<Vec<_>>().join(", "));
     }
     match text.strip_prefix(UNEXPECTED).and_then(|rest| rest.split_once("' found")) {
         None => text,

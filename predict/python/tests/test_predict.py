@@ -83,7 +83,7 @@ def test_what_is_wrong_is_said_as_python_people_expect() -> None:
         jc.predict("resnet50", "v100", colour="red")
     with pytest.raises(ValueError, match="contradict"):
         jc.predict("resnet50", "v100", mode="inference", training=True)
-    with pytest.raises(TypeError, match="^missing: gpu$"):
+    with pytest.raises(TypeError, match="^missing: gpu or gpus$"):
         jc.predict("resnet50")
     with pytest.raises(FileNotFoundError, match="none.toml"):
         jc.predict("./none.toml", "v100")

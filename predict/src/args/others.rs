@@ -6,10 +6,11 @@ use crate::failure::Failure;
 use crate::request::{Reading, Runner};
 use clap::{Args, ValueEnum};
 use joulecast_model::base::precision::Precision;
+use joulecast_read::Format as FileFormat;
 use joulecast_reports::export::{Format, format_of};
 use joulecast_reports::fleet::Plan;
 use joulecast_reports::table::Table;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub struct DescribeArgs {
@@ -69,14 +70,20 @@ impl ConvertArgs {
     /// The format to write.
     ///
     /// # Errors
-    /// When the output's name says another than the option.
+    /// When the output's name says another than the option, or is that of a format that is read alone.
     pub fn target(&self) -> Result<Target, Failure> {
-        let file = self.output.file();
-        let named = match file.and_then(|file| file.extension()?.to_str()) {
-            Some("onnx") => Some(Target::Onnx),
-            Some("toml") => Some(Target::Toml),
-            _ => None,
-        };
+        let named =
+            match self.output.file().and_then(Path::file_name).map(|name| FileFormat::of(&name.to_string_lossy())) {
+                Some(FileFormat::Onnx) => Some(Target::Onnx),
+                Some(FileFormat::Toml) => Some(Target::Toml),
+                Some(format @ (FileFormat::Prototxt | FileFormat::HuggingFace)) => {
+                    let format = format.source();
+                    return Err(Failure::usage(format_args!(
+                        "--output is named as {format}, which is read, not written: .toml or .onnx"
+                    )));
+                }
+                _ => None,
+            };
         match (self.to, named) {
             (Some(to), Some(named)) if to != named => {
                 Err(Failure::usage("--to asks for one format, the output's name for another"))
@@ -105,7 +112,8 @@ pub struct PlanArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Write a plan file with every field and what it means to FILE, to be edited, and plan nothing
-    #[arg(long, conflicts_with_all = ["format", "figures", "output"])]
+    #[arg(long, conflicts_with_all = ["format", "figures", "output", "input", "skip_unknown", "unfold_batch_norm", "keep_folded",
+        "selected", "sequence", "launch", "cudnn", "conv_algorithm", "best_algorithms", "calibration", "host"])]
     pub new: bool,
     #[command(flatten)]
     reading: ReadingArgs,

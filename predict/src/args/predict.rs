@@ -79,7 +79,7 @@ pub struct PredictArgs {
     layout: LayoutArgs,
     #[command(flatten)]
     training: TrainingArgs,
-    /// Table and Markdown: show every layer, not only the costliest (JSON always has them all)
+    /// Table and Markdown: show every layer, not only the costliest; CSV: a row for each (JSON always has them all)
     #[arg(long, help_heading = OUTPUT)]
     pub layers: bool,
     /// How to print
@@ -91,7 +91,7 @@ pub struct PredictArgs {
     pub generate: Option<u64>,
     /// All layouts of a language model over the GPUs of a node: memory, the largest batch and context that fit, time and energy
     /// of a token of --batch samples after --sequence and --generate tokens
-    #[arg(long, help_heading = HARDWARE)]
+    #[arg(long, conflicts_with_all = ["layers", "require_fit"], help_heading = HARDWARE)]
     pub layouts: bool,
 }
 
@@ -175,7 +175,7 @@ impl OptimizeArgs {
     /// What is meant.
     pub fn request(&self) -> Request {
         let mut request = self.step.request(Team::of(1, self.gpu.as_deref().unwrap_or_default()));
-        request.networks = request.networks[0].split(',').map(str::to_string).collect();
+        request.networks = request.networks[0].split(',').map(|name| name.trim().to_string()).collect();
         request
     }
 }

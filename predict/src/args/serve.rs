@@ -6,7 +6,7 @@ use super::shared::{
 use super::values::{one_of, parse_count, parse_positive, parse_precision, parse_size, parse_time};
 use crate::failure::Failure;
 use crate::request::{Request, Runner, Team};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use joulecast_ask::capacity::Goal;
 use joulecast_ask::serving::{Lengths, Which};
 use joulecast_model::base::precision::Precision;
@@ -32,6 +32,7 @@ const ENGINE: &str = "Engine";
 const PRICES: &str = "Prices";
 
 #[derive(Args)]
+#[command(group = ArgGroup::new("sought").args(["ttft", "tpot", "objective"]).multiple(true))]
 pub struct ServeArgs {
     #[command(flatten)]
     net: NetArgs,
@@ -90,8 +91,8 @@ pub struct ServeArgs {
     /// Target: time for each further token, as in 50ms
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with_all = ["rate", "concurrency"], help_heading = GOAL)]
     pub tpot: Option<Seconds>,
-    /// Which requests keep the target: p50, p90, p99, or their mean
-    #[arg(long, value_name = "WHICH", default_value = "p90", value_parser = parse_which, help_heading = GOAL)]
+    /// Which requests keep the target or are what --objective compares: p50, p90, p99, or their mean
+    #[arg(long, value_name = "WHICH", default_value = "p90", value_parser = parse_which, requires = "sought", help_heading = GOAL)]
     pub quantile: Which,
     /// Also other settings, separated by commas: with a target each at the rate that keeps it
     #[arg(long, value_name = "WHAT", value_delimiter = ',', help_heading = GOAL)]

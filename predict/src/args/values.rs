@@ -71,7 +71,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 pub fn parse_positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
+    match text.trim().parse::<f64>() {
         Ok(v) if v.is_finite() && v > 0.0 => Ok(v),
         _ => Err("must be a number above 0".into()),
     }
@@ -105,6 +105,7 @@ fn measured(text: &str, dimension: Dimension) -> Option<f64> {
 
 /// A quantity in an option's own unit, of which there are so many base units: that unit need not be typed.
 fn quantity(text: &str, dimension: Dimension, own: f64) -> Option<f64> {
+    let text = text.trim();
     let plain = text.parse::<f64>().ok();
     plain.or_else(|| Some(measured(text, dimension)? / own)).filter(|v| v.is_finite() && *v >= 0.0)
 }
@@ -246,7 +247,7 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
 
 pub fn parse_price(text: &str) -> Result<(String, f64), String> {
     let (gpu, price) = text.split_once('=').ok_or("write it like v100=2.5")?;
-    Ok((gpu.to_string(), parse_positive(price)?))
+    Ok((gpu.trim().to_string(), parse_positive(price)?))
 }
 
 /// Settings of an axis as they were typed.
@@ -270,7 +271,7 @@ pub fn parse_caps(text: &str) -> Result<Axis, String> {
 }
 
 fn parse_axis(text: &str, one: fn(&str) -> Result<f64, String>) -> Result<Axis, String> {
-    if text == "default" {
+    if text.trim() == "default" {
         return Ok(Axis::Default);
     }
     let Some((from, rest)) = text.split_once("..") else {

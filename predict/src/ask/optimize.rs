@@ -1,7 +1,7 @@
 //! The clock, power limit and batch with the least energy, time or product of them.
 
 use super::settings::{caps, clocks};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, largest_tried};
 use crate::failure::Failure;
 use crate::request::{Request, only};
 use crate::session::Session;
@@ -188,11 +188,16 @@ fn layer_plan(
 fn find(cluster: &Cluster, source: &Source, request: &Request, choice: &Choice) -> Result<Found, Failure> {
     let (predictor, base) = (cluster.first(), request.point);
     let gpu = predictor.gpu();
-    let batch = cluster.part(source, *only(&request.batches, "batch")?)?;
+    let asked = *only(&request.batches, "batch")?;
+    let batch = cluster.part(source, asked)?;
     let mut networks: Vec<ShapedNetwork> = vec![cluster.shape(source, batch)?];
     if choice.over.batch {
         for other in batches(batch).into_iter().filter(|b| *b != batch) {
-            networks.push(cluster.shape(source, other)?);
+            // Where one is larger than anything counts or holds, so are those behind it.
+            match cluster.shape(source, other) {
+                Err(_) if other > batch => break,
+                network => networks.push(network?),
+            }
         }
     }
     let (mut all, mut default) = (Vec::new(), None);
@@ -205,8 +210,10 @@ fn find(cluster: &Cluster, source: &Source, request: &Request, choice: &Choice) 
     let fits = all.iter().any(|c| c.prediction.fits_in_memory);
     if !fits && (choice.over.batch || request.require_fit) {
         let (net, gpu) = (&source.typed, &gpu.name);
-        let why = anyhow!("{net} does not fit in the memory of {gpu}, at no batch that was tried");
-        return Err(Failure::Failed(why));
+        return Err(Failure::Failed(match choice.over.batch {
+            true => anyhow!("{net} fits in the memory of {gpu} at none of the batches that were tried"),
+            false => anyhow!("{net} at batch {batch} does not fit in the memory of {gpu}"),
+        }));
     }
     // Where nothing fits, that is a warning; where something does, only that may be chosen.
     all.retain(|c| c.prediction.fits_in_memory || !fits);
@@ -237,7 +244,8 @@ fn find(cluster: &Cluster, source: &Source, request: &Request, choice: &Choice) 
         default.prediction.mode,
         predictor.framework().name
     );
-    let warnings = cluster.notes().cloned().chain(all[found.best].prediction.warnings.iter().cloned()).collect();
+    let of_best = all[found.best].prediction.warnings.iter().cloned();
+    let warnings = cluster.notes().cloned().chain(of_best).chain(largest_tried(asked, batch)).collect();
     let optimum::Optimum { best, tied, front } = found;
     let by_voltage = by_voltage.into_iter().flatten().collect();
     Ok(Found { title, metric: choice.metric, default, candidates: all, best, by_voltage, tied, front, plan, warnings })

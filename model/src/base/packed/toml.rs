@@ -2,7 +2,7 @@
 
 use super::{Document, Error, Packed};
 use crate::base::file::FileError;
-use crate::base::text::{toml_error, toml_message_at};
+use crate::base::text::{toml_error, toml_message_at, under};
 use joulecast_data::pack::{Writer, tag};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -76,10 +76,7 @@ pub struct Wrong {
 /// With the key, unless the message names it.
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.key.as_deref().filter(|key| !self.message.contains(*key)) {
-            Some(key) => write!(f, "{key}: {}", self.message),
-            None => f.write_str(&self.message),
-        }
+        f.write_str(&under(self.key.as_deref(), &self.message))
     }
 }
 

@@ -211,8 +211,7 @@ impl<'a, V: Number> Stream<'a, V> {
             // Blocks go over planes, threads over the outputs of one.
             (Layer::AdaptivePool2d(pool), _) if !pool.is_global() => pool.output.area(),
             (Layer::Resize(resize), _) => resize.output.area(),
-            // Over the last dimension, of maps too.
-            (Layer::RmsNorm(_), Some(input)) => input.last(),
+            (Layer::RmsNorm(norm), Some(input)) => norm.row(input),
             (Layer::GroupNorm(norm), Some(input)) => (input.elements() / norm.groups.max(1)).max(1),
             (_, input) => input.map_or(1, |s| s.axis()),
         };

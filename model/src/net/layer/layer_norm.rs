@@ -15,13 +15,20 @@ pub struct LayerNorm {
     pub affine: bool,
 }
 
+impl LayerNorm {
+    /// Features of a row: the channels of a map, else the last dimension.
+    pub fn row(&self, input: &Shape) -> u64 {
+        input.axis()
+    }
+}
+
 impl LayerOp for LayerNorm {
     fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
         one(inputs)
     }
 
     fn parameters(&self, inputs: &[Shape]) -> u64 {
-        if self.affine { inputs.first().map_or(0, Shape::axis).saturating_mul(2) } else { 0 }
+        if self.affine { inputs.first().map_or(0, |input| self.row(input)).saturating_mul(2) } else { 0 }
     }
 
     /// Mean 1, variance 2, normalization 2, scale and shift 2 operations per element; a row stays on chip,

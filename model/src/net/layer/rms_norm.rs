@@ -12,13 +12,20 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct RmsNorm {}
 
+impl RmsNorm {
+    /// Features of a row: the last dimension, of a map, too, as heads of queries and keys are.
+    pub fn row(&self, input: &Shape) -> u64 {
+        input.last()
+    }
+}
+
 impl LayerOp for RmsNorm {
     fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
         one(inputs)
     }
 
     fn parameters(&self, inputs: &[Shape]) -> u64 {
-        inputs.first().map_or(0, Shape::last)
+        inputs.first().map_or(0, |input| self.row(input))
     }
 
     /// Square and sum 2, normalization 1, factor 1 operations per element; a row stays on chip, so it is read once.

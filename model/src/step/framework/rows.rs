@@ -25,14 +25,14 @@ pub struct RowByRow {
 impl RowByRow {
     /// What a norm takes at least, forward at a board's highest clock; nothing of all other layers.
     pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
-        let (cycles_per_row, (any, per_feature)) = match work.layer() {
+        let input = work.input();
+        let (features, cycles_per_row, (any, per_feature)) = match work.layer() {
             _ if work.phase != Phase::Forward => return Seconds::ZERO,
-            Layer::LayerNorm(_) => (self.cycles_per_row.of(work.precision), self.latency[0]),
-            Layer::RmsNorm(_) => (0.0, self.latency[1]),
+            Layer::LayerNorm(norm) => (norm.row(&input), self.cycles_per_row.of(work.precision), self.latency[0]),
+            Layer::RmsNorm(norm) => (norm.row(&input), 0.0, self.latency[1]),
             _ => return Seconds::ZERO,
         };
-        let features = work.input().axis();
-        let rows = work.input().elements() / features.max(1) * work.batch;
+        let rows = input.elements() / features.max(1) * work.batch;
         let (clock, sms) = (gpu.core_clock.boost.value.get(), gpu.sms.value as f64);
         let latency = any + per_feature * features as f64;
         Seconds::new(latency.max(cycles_per_row * rows as f64 / sms) / clock)
@@ -351,6 +351,9 @@ mod tests {
         assert!((of(&[1, 8192], Precision::Bf16) - 10.7).abs() < 0.1, "{}", of(&[1, 8192], Precision::Bf16));
         let mean_square = rows.least(&work("rms_norm", "", &[1, 4096], Precision::Bf16), &gpu).to_us();
         assert!((mean_square - 5.01).abs() < 0.01, "{mean_square}");
+        // Heads of queries are normalized over what one has.
+        let heads = |dims: &[u64]| rows.least(&work("rms_norm", "", dims, Precision::Bf16), &gpu);
+        assert_eq!(heads(&[64, 3, 256]), heads(&[1, 256]));
     }
 
     #[test]

@@ -471,7 +471,6 @@ mod tests {
             assert!(batch == plain_batch && (time / plain - 1.0).abs() < 1e-9, "{batch}: {time} {plain}");
         }
         assert!(!by_over.more_fit && !one_by_one.more_fit && by_over.needed.is_none());
-        assert_eq!(by_over.first, one_by_one.first);
         assert!(of(Some(&over), &alone[..1], 3).expect("predicts").more_fit);
     }
 }
