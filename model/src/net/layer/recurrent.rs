@@ -1,5 +1,6 @@
 //! Recurrent layers: LSTM and GRU.
 
+use super::linear::Linear;
 use super::{LayerOp, ShapeError, one};
 use crate::base::precision::{Mode, Phase, named_enum};
 use crate::base::shape::{Shape, product};
@@ -72,6 +73,29 @@ impl Recurrent {
             Some([sequences, _, _]) => *sequences,
             _ => 1,
         }
+    }
+
+    /// The products that it is made of, with what each reads and how often it runs: those of all tokens at once, and those of
+    /// states, token after token, of which only the gradients of weights are of all tokens. Both directions' are one.
+    pub fn products(&self, inputs: &[Shape], phase: Phase) -> Vec<(Linear, Shape, u64)> {
+        let features = product(&[self.cell.gates(), self.hidden, self.directions()]);
+        let (read, sequences) = (inputs.first().map_or(0, Shape::last), Self::sequences(inputs));
+        let tokens = inputs.first().map_or(0, Shape::elements) / read.max(1);
+        let states = match phase {
+            Phase::BackwardWeights => (tokens, self.layers),
+            _ => (sequences, self.steps(inputs)),
+        };
+        let between = self.hidden.saturating_mul(self.directions());
+        let all = [
+            (self.bias, tokens, read, 1),
+            (self.bias, tokens, between, self.layers.saturating_sub(1)),
+            (false, states.0, self.hidden, states.1),
+        ];
+        let some = all.into_iter().filter(|(.., times)| *times > 0);
+        some.filter_map(|(bias, rows, read, times)| {
+            Some((Linear { features, bias }, Shape::new(&[rows, read]).ok()?, times))
+        })
+        .collect()
     }
 
     /// Weights of the gates of all layers and directions.
@@ -163,6 +187,24 @@ mod tests {
         let of = |input: &[_], batch| cost(&layer, input, batch, Phase::Forward, Mode::Training).expect("runs");
         assert_eq!(of(&map, 3), of(&row, 42), "as so many samples more");
         assert!(layer.output(&[shape(&[2, 14, 32, 10])]).is_err());
+    }
+
+    #[test]
+    fn its_products_multiply_as_much() {
+        let inputs = [shape(&[14, 32, 10])];
+        for (layers, bidirectional) in [(1, false), (3, true)] {
+            let layer = lstm(layers, bidirectional);
+            for phase in [Phase::Forward, Phase::BackwardData, Phase::BackwardWeights] {
+                let whole = cost(&layer, &inputs, 3, phase, Mode::Training).expect("runs").macs;
+                let parts = layer.products(&inputs, phase).into_iter().map(|(linear, input, times)| {
+                    times * cost(&linear, &[input], 3, phase, Mode::Training).expect("runs").macs
+                });
+                assert_eq!(parts.sum::<u64>(), whole, "{layers} {phase}");
+            }
+        }
+        let steps = |phase| lstm(3, false).products(&inputs, phase).last().map(|(_, input, times)| (*input, *times));
+        assert_eq!(steps(Phase::Forward), Some((shape(&[14, 20]), 96)));
+        assert_eq!(steps(Phase::BackwardWeights), Some((shape(&[448, 20]), 3)));
     }
 
     #[test]

@@ -6,7 +6,9 @@ use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::net::case::LayerCase;
 use crate::net::cost::{LayerCost, Site};
-use crate::net::layer::{Attention, Context, Conv2d, Groups, Layer, LayerOp, Optimizer, ShapeError, update_cost};
+use crate::net::layer::{
+    Attention, Context, Conv2d, Groups, Layer, LayerOp, Linear, Optimizer, ShapeError, update_cost,
+};
 use std::sync::{Arc, OnceLock};
 
 /// Counts beyond this are refused: no step of a real network comes near, and sums below it cannot overflow.
@@ -105,6 +107,16 @@ impl ShapedLayer {
         let layer = Layer::Attention(Attention { context, ..attention.clone() });
         let case = LayerCase { layer, ..self.case.clone() };
         Some((Self { stored: self.stored, ..products }, Self { case, ..self.clone() }))
+    }
+
+    /// The products of a recurrent layer as layers of their own, and how often each runs; nothing of any other.
+    pub fn products_of_cells(&self, phase: Phase) -> Vec<(Self, u64)> {
+        let Layer::Recurrent(cells) = &self.case.layer else { return Vec::new() };
+        let part = |(linear, input, times): (Linear, Shape, u64)| {
+            let made = Shape::new(&[input.dims()[0], linear.features]).ok()?;
+            Some((Self { wants_gradient: true, ..Self::alone(Layer::Linear(linear), vec![input], made) }, times))
+        };
+        cells.products(&self.case.inputs, phase).into_iter().filter_map(part).collect()
     }
 
     /// One of the groups of a convolution as a convolution of its own, and how many there are; `None` of one without.

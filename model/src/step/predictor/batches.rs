@@ -363,7 +363,8 @@ fn over<'a>(
     let found = plan.found;
     let is_better_of_two = precision == Precision::Tf32
         && matches!(found.substitute, Some(Substitute::Universal | Substitute::Efficiency));
-    if is_better_of_two || found.substitute == Some(Substitute::OneChip) {
+    let in_steps = found.substitute == Some(Substitute::Product) && matches!(layer.case.layer, Layer::Recurrent(_));
+    if is_better_of_two || in_steps || found.substitute == Some(Substitute::OneChip) {
         return None;
     }
     let each = plan.work.batch / network.batch();
@@ -553,6 +554,22 @@ mod tests {
             let asking = Asking { net, gpu, profile: "vllm", precision, mode, batches };
             let (together, all) = compare_of(&network, &asking).expect("has a way over batches");
             assert!(together > all / 2, "{together} of {all}");
+        }
+    }
+
+    /// Cells of which a chip has no rows are their products, token after token, at either way.
+    #[test]
+    fn recurrent_layers_are_each_alone() {
+        let text = "schema = \"network/1\"\nname = \"n\"\ntitle = \"n\"\ninputs.x.shape = [50, 512]\n\
+                    layers = [{ name = \"a\", kind = \"lstm\", hidden = 512 }, { name = \"b\", kind = \"linear\", features = 64 }]";
+        let network = crate::net::network::Network::from_toml(text).expect("valid");
+        for (gpu, mode, beside) in
+            [("v100", Mode::Training, true), ("v100", Mode::Inference, true), ("h200", Mode::Inference, false)]
+        {
+            let (precision, batches) = (Precision::Fp32, vec![1, 3, 8, 64, 300]);
+            let asking = Asking { net: "n", gpu, profile: "cudnn", precision, mode, batches };
+            let (together, all) = compare_of(&network, &asking).expect("has a way over batches");
+            assert!(together > 0 && (together < all) == beside, "{gpu}: {together} of {all}");
         }
     }
 
