@@ -346,4 +346,7 @@ fn the_largest_batch_says_where_it_stops_looking() {
     let text = String::from_utf8_lossy(&at("huge.toml").stdout).into_owned();
     assert!(text.contains("batch 16777215,") && text.contains("looks no further than 16777215"), "{text}");
     assert!(!String::from_utf8_lossy(&at("t4").stdout).contains("looks no further"));
+    let words = ["optimize", "--net", "lenet5", "--gpu", "huge.toml", "--batch", "max", "--over", "clock"];
+    let output = run(folder.path(), &words);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("looks no further than 16777215"));
 }
