@@ -44,7 +44,9 @@ impl Unknown {
             (true, "interconnect") => {
                 "; `predict list interconnects` shows all, and files of one's own are not read".into()
             }
-            (true, _) => format!("; `predict list {what}s` shows all, a file is given by its path"),
+            (true, _) => {
+                format!("; `predict list {what}s` shows all, a file is given by its path, as in ./{}", shown(name))
+            }
             (false, _) => format!("; nearest: {}", near.join(", ")),
         };
         Self { what, name: shown(name), suggestion }
@@ -430,7 +432,7 @@ mod tests {
             interconnect.contains("predict list interconnects") && !interconnect.contains("path"),
             "{interconnect}"
         );
-        assert!(error(gpu("zzz").map(drop)).contains("a file is given by its path"));
+        assert!(error(gpu("zzz").map(drop)).ends_with("a file is given by its path, as in ./zzz"));
         assert!(error(gpu("v10").map(drop)).contains("nearest: v100"));
     }
 }

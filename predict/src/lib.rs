@@ -177,6 +177,9 @@ fn hint(error: &clap::Error, words: &[std::ffi::OsString], load: bool) -> Option
         (ErrorKind::MissingRequiredArgument, Some("optimize")) if load => Some(
             "For example: predict optimize --net llama3_8b --gpu h100 --prompt 1024 --answer 256 --tpot 50ms".into(),
         ),
+        (_, Some("optimize")) if load => Some(
+            "Of a load it takes the options of predict serve, whose --objective is --metric here: predict serve --help".into(),
+        ),
         (ErrorKind::MissingRequiredArgument, Some("optimize")) => {
             Some("For example: predict optimize --net resnet50 --gpu v100 --batch 64 --max-slowdown 5".into())
         }

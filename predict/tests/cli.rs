@@ -710,6 +710,7 @@ fn hints_name_the_option_that_was_meant() {
         ([&compare[..], &["--batch", "1", "64"]].concat(), "--batch 1,64"),
         ([&compare[..], &["--batch", "1", "--gpu", "t4", "v100"]].concat(), "--gpu t4,v100"),
         (load.to_vec(), "predict optimize --net llama3_8b"),
+        ([&load[..], &["--answer", "8", "--metric", "edp"]].concat(), "whose --objective is --metric here"),
         (optimize[..5].to_vec(), "predict optimize --net resnet50"),
         ([&optimize[..], &["--pipeline-parallel", "2"]].concat(), "--layouts lists layouts"),
     ] {
@@ -735,6 +736,7 @@ fn options_beside_which_another_does_nothing_are_refused() {
         [&serve[..], &["--quantile", "p99"]].concat(),
         [&plan[..], &["--sequence", "5"]].concat(),
         [&plan[..], &["--host", "1"]].concat(),
+        vec!["--net", "vgg16", "--gpu", "v100", "--batch", "1", "--best-algorithms"],
     ] {
         let output = run(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
@@ -763,6 +765,8 @@ fn layers_are_rows_of_csv() {
         assert_eq!(row.len() - row[engine].matches('"').count(), header.len(), "{row:?}");
     }
     assert!(layers.iter().any(|layer| layer["engine"].is_null()) && !layers[0]["engine"].is_null());
+    let elsewhere = stdout(&run(&["--net", "lenet5", "--gpu", "v100", "--batch", "1", "--layers", "--format", "csv"]));
+    assert_eq!(elsewhere.lines().next(), csv.lines().next(), "the same columns without engines");
 }
 
 /// Blanks after commas are no part of names and numbers.

@@ -322,7 +322,18 @@ pub(crate) fn data(
     match format {
         Format::Json => export::json(&document),
         Format::Csv if layers => {
-            let rows: Vec<_> = document.layers.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+            // The same columns whatever the layers are of: these two not every layer has.
+            let columns = |layer: &Layer<'_>| -> Result<serde_json::Value, ExportError> {
+                let mut row = serde_json::to_value(layer)?;
+                if let Some(row) = row.as_object_mut() {
+                    for key in ["algorithm", "engine"] {
+                        let value = row.shift_remove(key).unwrap_or_default();
+                        row.insert(key.to_string(), value);
+                    }
+                }
+                Ok(row)
+            };
+            let rows: Vec<_> = document.layers.iter().map(columns).collect::<Result<_, _>>()?;
             Ok(record::csv(&rows, &[]))
         }
         Format::Csv => Ok(record::csv(&[serde_json::to_value(document)?], &["layers", "devices", "verdict"])),

@@ -137,7 +137,7 @@ pub struct LibraryArgs {
     #[arg(long, value_name = "NAME", value_parser = parse_algorithm)]
     conv_algorithm: Option<Algorithm>,
     /// With --cudnn: without the jumps that this version's choice of algorithms makes (data/libraries/cudnn.toml)
-    #[arg(long)]
+    #[arg(long, requires = "cudnn")]
     best_algorithms: bool,
     /// A calibration file of the GPU's chip instead of the built-in one, or an all_chips.toml: as if no layer of the GPU
     /// had been measured; or a folder with one file per chip and an all_chips.toml, as `calibrate fit` writes it

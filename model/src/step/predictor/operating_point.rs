@@ -148,7 +148,11 @@ fn within<T: PartialOrd + Copy>(
             asked
         });
     }
-    let range = format!("it goes from {:.0} to {:.0} {unit}", number(low), number(high));
+    // How low it goes need not be known.
+    let range = match number(low) {
+        low if low > 0.0 => format!("it goes from {low:.0} to {:.0} {unit}", number(high)),
+        _ => format!("it goes up to {:.0} {unit}", number(high)),
+    };
     Err(error(gpu, what, format!("{:.0} {unit}", number(asked)), range))
 }
 
@@ -277,6 +281,13 @@ limit_minimum = { value = "150 W", kind = "vendor", source = "a" }"#;
         let limits = OperatingPoint::default().on(&gpu()).expect("the default");
         assert_eq!((limits.ceiling, limits.memory, limits.cap), (1.0, 1.0, Watts::new(300.0)));
         assert!(limits.notes.is_empty());
+    }
+
+    #[test]
+    fn a_range_whose_lower_end_nobody_knows_has_none() {
+        let above =
+            |low| within(&gpu(), "limit", 400.0, (low, 350.0), |watts| watts, "W").expect_err("above").to_string();
+        assert!(above(0.0).contains("it goes up to 350 W") && above(100.0).contains("it goes from 100 to 350 W"));
     }
 
     #[test]
